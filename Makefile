@@ -9,7 +9,7 @@ PREFIX ?= /usr/local
 GPU_SECTIONS ?= smoke fuzz real splits contracts graphs companions misuse repeatability
 CERTIFY ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup build tool install demo test nightly test-torch test-gpu certify certify-sanitizers kernels python check fmt report clean
+.PHONY: help setup build tool lab install demo test nightly test-torch test-gpu certify certify-sanitizers kernels python check fmt report clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ tool:
 	@tools/setup.sh --tool --quiet
 	@[ -e $(BUILD)/build.ninja ] || { $(call configure,OFF); }
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target sluice_cli sluice_c
+
+lab:  ## the authors' tool, $(BUILD)/sluice_lab: verify, rows, calibrate, fit
+	@[ -e $(BUILD)/build.ninja ] || { $(call configure,OFF); }
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target sluice_lab
 
 install: tool  ## library, headers, tool and CMake package into PREFIX
 	@cmake --install $(BUILD) --prefix $(abspath $(PREFIX)) > build/install.log || { cat build/install.log; exit 1; }

@@ -2,8 +2,11 @@
 // Compares bits on the GPU, in the stream of the data, without copying them to the host.
 #include "bench/comparer.h"
 
-#include <sluice/tools.h>
+#include <sluice/host/driver/error.h>
+#include <sluice/host/driver/memory.h>
 #include <sluice/try.h>
+
+#include "bench/device.h"
 
 namespace sluice::bench {
 namespace {
@@ -36,7 +39,7 @@ const char* Comparer::unit_text() {
 }
 
 Result<Comparer> Comparer::create(const Lab& lab) {
-  SLUICE_TAKE(auto module, tools::load_unit(lab.device, kUnit));
+  SLUICE_TAKE(auto module, load_unit(lab.device, kUnit));
   SLUICE_TAKE(DeviceBuffer counter, DeviceBuffer::allocate(lab.device, sizeof(unsigned long long)));
   const u64 zero = 0;
   SLUICE_TRY(counter.upload(&zero, sizeof zero));
@@ -48,7 +51,7 @@ Result<void> Comparer::enqueue(const DeviceBuffer& a, const DeviceBuffer& b, Str
     return Error{ErrorCode::internal, "blocks to compare differ in size, or are no multiple of 16 bytes"};
   const CompareParams params{a.data(), b.data(), a.bytes() / 16,
                              static_cast<unsigned long long*>(counter_.data())};
-  return tools::launch(device_, *module_,
+  return launch_module(device_, *module_,
                        {.grid_x = static_cast<u32>(device_.info().sm_count), .block_x = kThreadsOfBlock},
                        &params, stream);
 }
@@ -57,9 +60,9 @@ Result<i64> Comparer::take(Stream stream) const {
   u64 count = 0;
   SLUICE_TRY(counter_.download_async(&count, sizeof count, stream));
   SLUICE_TRY(counter_.fill(0, stream));
-  const ContextScope scope(tools::context_of(device_));
+  const ContextScope scope(context_of(device_));
   SLUICE_TRY(scope.entered());
-  const DriverApi& api = tools::driver_of(device_);
+  const DriverApi& api = driver_of(device_);
   if (const CUresult code = api.cuStreamSynchronize(stream); code != CUDA_SUCCESS)
     return driver_error(api, code, "cuStreamSynchronize", "after a comparison");
   return static_cast<i64>(count);

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include <sluice/tools.h>
+#include <sluice/host/driver/memory.h>
 
 #include "bench/lab.h"
 

@@ -8,9 +8,9 @@
 
 #include <algorithm>
 
-#include <sluice/conv.h>
+#include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/spec/conv_problem.h>
-#include <sluice/tools.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
 namespace sluice::bench {
@@ -93,9 +93,10 @@ ConvElements in_roles(ConvOp op, i64 x, i64 w, i64 y) {
 }  // namespace
 
 Result<Problem> conv_problem(const Conv& v, const Problem& said) {
-  SLUICE_TAKE(Problem p, conv::problem(v, said.a.type, said.d.type, said.epilogue));
+  SLUICE_TAKE(Problem p, checked_product(v, said.a.type, said.d.type, said.epilogue));
   p.accumulate = said.accumulate;
   p.deterministic = said.deterministic;
+  p.conv = v;  // a pointwise one is lowered by the planner
   return p;
 }
 

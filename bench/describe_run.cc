@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collects the machine, versions and method that are recorded with each figure. Part of session.h.
+
 #include <fmt/format.h>
 #include <sys/utsname.h>
 
 #include <fstream>
 
-#include "bench/session.h"
+#include <sluice/bench/session.h>
+#include <sluice/host/jit/compiler.h>
+#include <sluice/records/record.h>
 
-#include <sluice/tools.h>
+#include "bench/lab.h"
 
 namespace sluice::bench {
 namespace {
@@ -22,10 +25,6 @@ std::string cpu_name() {
 std::string system_name() {
   utsname names{};
   return uname(&names) == 0 ? fmt::format("{} {}", names.sysname, names.release) : "";
-}
-
-const char* fill_name(Fill fill) {
-  return fill == Fill::uniform ? "uniform [-1, 1)" : "normal, variance 1";
 }
 
 }  // namespace
@@ -56,7 +55,7 @@ RunRecord describe_run(const Lab& lab) {
           .tune = method.tune,
           .rest_ms = method.rest_ms,
           .replay_us = method.replay_us,
-          .fill = fill_name(method.fill)};
+          .fill = method.uniform ? "uniform [-1, 1)" : "normal, variance 1"};
 }
 
 }  // namespace sluice::bench

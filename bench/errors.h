@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors with formatted messages, for bench/ and the tool.
+// Errors with formatted messages, for bench/ and lab/. The tool has its own, since it includes no bench/.
 #pragma once
 
 #include <fmt/format.h>

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/record.h"
+#include <sluice/bench/record.h>
 
 namespace sluice::bench {
 

@@ -3,56 +3,64 @@
 // error.
 #include "bench/lab.h"
 
-#include <sluice/tools.h>
+#include <sluice/host/driver/ask_gpu.h>
 #include <sluice/try.h>
+
+#include "bench/device.h"
 
 namespace sluice::bench {
 
-Result<Lab> open_lab(const Device& device, const Method& method, const std::string& cublaslt_path) {
+Result<std::shared_ptr<const Lab>> open_lab(const Device& device, const LabSetup& setup) {
   SLUICE_TAKE(StreamHandle stream, StreamHandle::create(device));
   SLUICE_TAKE(ReplayTimer timer, ReplayTimer::create(device));
   SLUICE_TAKE(Verifier verifier, Verifier::create(device));
   Result<SmClock> clock = SmClock::create(device);
-
-  SLUICE_TAKE(Workspace own_workspace, Workspace::create(device));
-
-  std::shared_ptr<const CublasLt> peer;
-  std::string without_peer;
-  DeviceBuffer workspace;
-  const ContextScope scope(tools::context_of(device));
-  if (!method.peer) {
-    without_peer = "cuBLASLt was not asked for";
-  } else if (Result<std::shared_ptr<const CublasLt>> loaded = CublasLt::load(cublaslt_path); loaded) {
-    SLUICE_TAKE(DeviceBuffer memory, DeviceBuffer::allocate(device, kPeerWorkspaceBytes));
-    peer = *loaded;
-    workspace = std::move(memory);
-  } else {
-    without_peer = loaded.error().message;
+  SLUICE_TAKE(Workspace workspace, Workspace::create(device));
+  const ContextScope scope(context_of(device));
+  SLUICE_TRY(scope.entered());
+  Lab lab{.device = device,
+          .stream = std::move(stream),
+          .timer = std::move(timer),
+          .verifier = std::move(verifier),
+          .clock = clock ? std::optional(*std::move(clock)) : std::nullopt,
+          .telemetry = Telemetry::open(pci_bus_id(*device.impl().api, device.impl().primary->device())),
+          .cublaslt = nullptr,
+          .without_cublaslt = "cuBLASLt was not asked for",
+          .cudnn = nullptr,
+          .without_cudnn = "cuDNN was not asked for",
+          .peer_workspace = {},
+          .workspace = std::move(workspace),
+          .method = setup.method};
+  if (setup.method.peer) {
+    const auto loaded = CublasLt::load(setup.cublaslt);
+    lab.without_cublaslt = loaded ? "" : loaded.error().message;
+    if (loaded) lab.cublaslt = *loaded;
+    if (loaded) {
+      SLUICE_TAKE(lab.peer_workspace, DeviceBuffer::allocate(device, kPeerWorkspaceBytes));
+    }
   }
-  return Lab{.device = device,
-             .stream = std::move(stream),
-             .timer = std::move(timer),
-             .verifier = std::move(verifier),
-             .clock = clock ? std::optional(*std::move(clock)) : std::nullopt,
-             .telemetry = Telemetry::open(tools::pci_bus_id(device)),
-             .cublaslt = std::move(peer),
-             .without_peer = std::move(without_peer),
-             .cudnn = nullptr,
-             .without_cudnn = "cuDNN was not asked for",
-             .peer_workspace = std::move(workspace),
-             .workspace = std::move(own_workspace),
-             .method = method};
+  if (setup.convolutions) {
+    const auto loaded = Cudnn::load(setup.cudnn);
+    lab.without_cudnn = loaded ? "" : loaded.error().message;
+    if (loaded) lab.cudnn = *loaded;
+  }
+  return std::shared_ptr<const Lab>(std::make_shared<Lab>(std::move(lab)));
 }
 
-void load_cudnn(Lab& lab, const std::string& path) {
-  const ContextScope scope(tools::context_of(lab.device));
-  const Result<void> entered = scope.entered();
-  Result<std::shared_ptr<const Cudnn>> loaded =
-      entered ? Cudnn::load(path) : Result<std::shared_ptr<const Cudnn>>(entered.error());
-  if (loaded)
-    lab.cudnn = *std::move(loaded);
-  else
-    lab.without_cudnn = loaded.error().message;
+const Device& device_of(const Lab& lab) {
+  return lab.device;
+}
+const Method& method_of(const Lab& lab) {
+  return lab.method;
+}
+const std::string& without_cublaslt(const Lab& lab) {
+  return lab.without_cublaslt;
+}
+const std::string& without_cudnn(const Lab& lab) {
+  return lab.without_cudnn;
+}
+Result<std::string> find_cudnn(const std::string& path) {
+  return Cudnn::find(path);
 }
 
 }  // namespace sluice::bench

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/parse.h"
+#include <sluice/bench/parse.h>
 
 #include <charconv>
 #include <limits>
 
-#include <sluice/tools.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
 #include "bench/errors.h"

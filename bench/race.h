@@ -6,10 +6,11 @@
 #include <string>
 #include <vector>
 
+#include <sluice/bench/record.h>
+
 #include "bench/contender/contender.h"
 #include "bench/lab.h"
 #include "bench/measure.h"
-#include "bench/record.h"
 
 namespace sluice::bench {
 

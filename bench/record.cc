@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/record.h"
+#include <sluice/bench/record.h>
 
 #include <fmt/format.h>
 
@@ -160,7 +160,7 @@ Json packed_json(const Problem& p) {
 /// Names of the contenders that sluice is compared with.
 std::vector<const char*> peers_of(const ShapeRecord& shape) {
   if (is_packed(shape.problem)) return {kBestFp8, kHalfPeerBest, kReadFloor};
-  if (is_conv(shape.conv)) return {kCudnnBest, kCudnnFirst, kCudnnDeterministic};
+  if (is_conv(shape.problem.conv)) return {kCudnnBest, kCudnnFirst, kCudnnDeterministic};
   return {kPeerBest, kPeerFirst};
 }
 
@@ -186,7 +186,7 @@ Json shape_json(const RunRecord& run, const ShapeRecord& shape) {
             {"problem", is_packed(shape.problem) ? packed_json(shape.problem) : problem_json(shape.problem)},
             {"flops", flops_of(shape.problem)},
             {"bytes", bytes_of_traffic(shape.problem)}};
-  if (is_conv(shape.conv)) json["convolution"] = conv_json(shape.conv);
+  if (is_conv(shape.problem.conv)) json["convolution"] = conv_json(shape.problem.conv);
   if (!shape.error.empty()) json["error"] = shape.error;
   json["chosen_by"] = name_of(shape.source);
   json["copies"] = shape.copies;
@@ -225,7 +225,7 @@ Json summary_json(const RunRecord& run) {
 }  // namespace
 
 std::string name_of(const ShapeRecord& shape) {
-  return name_of(shape.problem, shape.conv);
+  return name_of(shape.problem);
 }
 
 double median_of(const ShapeRecord& shape, const std::string& contender) {

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Screening takes about a millisecond per kernel and round. Only the planner's pick, cuBLASLt's first
 // algorithm, and the two fastest kernels of each library are timed carefully.
-#include "bench/session.h"
+#include <sluice/bench/session.h>
 
 #include <fmt/format.h>
 
 #include <chrono>
 #include <list>
 
+#include <sluice/try.h>
+
 #include "bench/contender/conv_peers.h"
 #include "bench/contender/cublaslt_problem.h"
 #include "bench/contender/read_floor.h"
 #include "bench/contender/sluice_contender.h"
+#include "bench/lab.h"
 #include "bench/operands/store.h"
 #include "bench/race.h"
 #include "bench/shapes.h"
-
-#include <sluice/try.h>
 
 namespace sluice::bench {
 namespace {
@@ -44,7 +45,7 @@ class Session {
   Session(const Lab& lab, const Planned& item, const Phase& phase)
       : lab_(lab), item_(item), phase_(phase), store_(lab, kAllElements) {
     record_.problem = item.plan.problem;
-    record_.conv = item.request.conv;
+    record_.problem.conv = item.request.problem.conv;
     record_.source = item.plan.source;
   }
 
@@ -64,14 +65,14 @@ class Session {
       return {};
     }
     phase_("filling operands");
-    SLUICE_TAKE(const auto opened, store_.open(record_.problem, scalars_of(item_.request), record_.conv));
+    SLUICE_TAKE(const auto opened, store_.open(record_.problem, scalars_of(item_.request)));
     ours_ = opened;
     record_.copies = ours_->copies();
     if (packed) SLUICE_TRY(fill_dense_peers(record_.problem));
     enter_ours();
     if (packed)
       enter_dense_peers();
-    else if (is_conv(record_.conv))
+    else if (is_conv(record_.problem.conv))
       enter_conv_peers();
     else
       enter_peers();
@@ -223,7 +224,7 @@ class Session {
   void enter_conv_peers() {
     phase_("asking cuDNN");
     DenseOperands& operands = store_.dense();
-    Result<ConvPeers> made = ConvPeers::create(lab_, record_.conv, operands.sets());
+    Result<ConvPeers> made = ConvPeers::create(lab_, record_.problem.conv, operands.sets());
     if (!made) {
       finals_.push_back(failed(kCudnnFirst, "", made.error()));
       return;
@@ -338,7 +339,7 @@ ShapeRecord measure_shape(const Lab& lab, const Planned& item, const Phase& phas
 }
 
 ShapeRecord unplanned_shape(const Request& request, const Error& error) {
-  return {.problem = request.problem, .conv = request.conv, .error = text_of(error)};
+  return {.problem = request.problem, .error = text_of(error)};
 }
 
 Result<void> still_alive(const Lab& lab) {

@@ -9,7 +9,8 @@
 
 #include <array>
 
-#include <sluice/tools.h>
+#include <sluice/conv.h>
+#include <sluice/text.h>
 
 #include "bench/conv.h"
 

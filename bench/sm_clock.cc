@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <vector>
 
-#include <sluice/tools.h>
+#include <sluice/host/driver/memory.h>
 #include <sluice/try.h>
+
+#include "bench/device.h"
 
 namespace sluice::bench {
 namespace {
@@ -39,7 +41,7 @@ const char* SmClock::unit_text() {
 }
 
 Result<SmClock> SmClock::create(const Device& device) {
-  SLUICE_TAKE(auto module, tools::load_unit(device, kUnit, kSmemBytes));
+  SLUICE_TAKE(auto module, load_unit(device, kUnit, kSmemBytes));
   const i64 bytes = i64{2} * device.info().sm_count * static_cast<i64>(sizeof(ClockNote));
   SLUICE_TAKE(DeviceBuffer notes, DeviceBuffer::allocate(device, bytes));
   const std::vector<u8> zeros(static_cast<size_t>(bytes));
@@ -51,7 +53,7 @@ Result<void> SmClock::note(Edge edge, Stream stream) const {
   const u32 count = static_cast<u32>(device_.info().sm_count);
   const CUdeviceptr offset = edge == Edge::end ? count * sizeof(ClockNote) : 0;
   const NoteParams params{notes_.address() + offset, count};
-  return tools::launch(device_, *module_, {.grid_x = count, .block_x = 32, .smem_bytes = kSmemBytes}, &params,
+  return launch_module(device_, *module_, {.grid_x = count, .block_x = 32, .smem_bytes = kSmemBytes}, &params,
                        stream);
 }
 

@@ -7,7 +7,8 @@
 #include <memory>
 #include <span>
 
-#include <sluice/tools.h>
+#include <sluice/host/driver/memory.h>
+#include <sluice/host/driver/module.h>
 
 namespace sluice::bench {
 

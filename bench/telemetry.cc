@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "bench/statistics.h"
+#include <sluice/quantiles.h>
 
 namespace sluice::bench {
 

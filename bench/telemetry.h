@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <sluice/tools.h>
+#include <sluice/bench/record.h>
+#include <sluice/host/driver/nvml.h>
 
 namespace sluice::bench {
 
@@ -16,13 +17,6 @@ struct Sample {
   double celsius = 0;
 };
 
-/// Summary of the NVML samples of one shape. `samples` is 0 if NVML could not be read.
-struct TelemetrySummary {
-  int samples = 0;
-  double sm_mhz_median = 0, sm_mhz_min = 0;
-  double power_w_mean = 0, power_w_max = 0;
-  double celsius_max = 0;
-};
 TelemetrySummary summarise(const std::vector<Sample>& samples);
 
 class Telemetry {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rename() replaces any kind of file, so it is used for regular files only. A link or a device (`--out
 // /dev/stdout`) keeps its name.
-#include "bench/whole_file.h"
+#include <sluice/bench/whole_file.h>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include <sluice/tools.h>
+#include <sluice/text.h>
 
 namespace sluice::bench {
 namespace {

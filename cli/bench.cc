@@ -8,14 +8,14 @@
 #include <memory>
 #include <optional>
 
-#include <sluice/tools.h>
+#include <sluice/bench/session.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
-#include "bench/errors.h"
-#include "bench/session.h"
 #include "cli/bench_table.h"
 #include "cli/bounded.h"
 #include "cli/command_line.h"
+#include "cli/errors.h"
 #include "cli/measure_flags.h"
 #include "cli/packed_bars.h"
 #include "cli/requests.h"
@@ -50,18 +50,20 @@ Result<std::vector<bench::Request>> requests_for(const BenchFlags& flags) {
 
 bool has_convolutions(const std::vector<bench::Request>& requests) {
   return std::any_of(requests.begin(), requests.end(),
-                     [](const bench::Request& request) { return is_conv(request.conv); });
+                     [](const bench::Request& request) { return is_conv(request.problem.conv); });
 }
 
 void print_run(const bench::RunRecord& run, const bench::Lab& lab, bool convolutions) {
   fmt::print("{}, driver {}, {:.0f} W; {}; cuBLASLt {}\n", run.gpu,
              run.driver.empty() ? "unknown" : run.driver, run.power_limit_w, run.nvrtc,
-             lab.cublaslt ? run.cublaslt : "missing");
+             without_cublaslt(lab).empty() ? run.cublaslt : "missing");
   fmt::print("{}", describe(run.device));
-  if (!lab.cublaslt) fmt::print("{}\n", paint(stdout, Colour::yellow, lab.without_peer));
+  if (!without_cublaslt(lab).empty())
+    fmt::print("{}\n", paint(stdout, Colour::yellow, without_cublaslt(lab)));
   if (convolutions)
-    fmt::print("{}\n", lab.cudnn ? fmt::format("cuDNN {}, every plan that it builds", run.cudnn)
-                                 : paint(stdout, Colour::yellow, lab.without_cudnn));
+    fmt::print("{}\n", without_cudnn(lab).empty()
+                           ? fmt::format("cuDNN {}, every plan that it builds", run.cudnn)
+                           : paint(stdout, Colour::yellow, without_cudnn(lab)));
   fmt::print(
       "{} L2, {} rounds, {:.0f} ms rest, replays of {:.1f} ms, data {}; x: peer time / sluice time\n\n",
       run.method, run.rounds, run.rest_ms, run.replay_us / 1000, run.fill);
@@ -79,21 +81,22 @@ void print_shape(const bench::RunRecord& run, const bench::ShapeRecord& shape, b
 bool may_race(const bench::Request& request, const bench::Lab& lab) {
   if (chooses_kernels(request)) return false;
   const bench::Request unasked = bench::request_of(request.problem);
-  const Result<Plan> plan = plan_of(unasked, lab.device.info(), lab.device.records());
+  const Result<Plan> plan = plan_of(unasked, device_of(lab).info(), device_of(lab).records());
   return plan && plan->source == PlanSource::model;
 }
 
 /// Measures the planner's pick and, if a race makes sense, the winner of a race of `racers` plans.
 bench::ShapeRecord measure(const bench::Lab& lab, const bench::Request& request, int racers,
                            const bench::Phase& phase) {
-  const Result<Plan> plan = plan_of(request, lab.device.info(), lab.device.records());
+  const Device& device = device_of(lab);
+  const Result<Plan> plan = plan_of(request, device.info(), device.records());
   if (!plan) return bench::unplanned_shape(request, plan.error());
   bench::Planned item{.request = request, .plan = *plan};
   double race_ms = 0;
   if (racers > 1 && may_race(request, lab)) {
     phase("racing");
     const auto start = std::chrono::steady_clock::now();
-    item.raced = gemm::race(lab.device, plan->problem, racers);
+    item.raced = gemm::race(device, plan->problem, racers);
     race_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   }
   bench::ShapeRecord record = bench::measure_shape(lab, item, phase);
@@ -106,7 +109,7 @@ Result<bench::Method> method_of(const BenchFlags& flags) {
   method.cold = !flags.warm;
   if (flags.fill != "normal" && flags.fill != "uniform")
     return bad_argument("--fill {} is not one of: normal, uniform", in_quotes(flags.fill));
-  method.fill = flags.fill == "uniform" ? Fill::uniform : Fill::normal;
+  method.uniform = flags.fill == "uniform";
   return method;
 }
 
@@ -118,17 +121,21 @@ Result<int> run_bench(const BenchFlags& flags) {
               gpu_of(flags.device, options,
                      "bench measures GPUs: without one there are plan, compile and run --device host"));
   SLUICE_TAKE(const bench::Method method, method_of(flags));
-  SLUICE_TAKE(bench::Lab lab, bench::open_lab(device, method, flags.cublaslt));
-  if (has_convolutions(requests)) bench::load_cudnn(lab, flags.cudnn);
+  const bool convolutions = has_convolutions(requests);
+  SLUICE_TAKE(const auto opened, bench::open_lab(device, {.method = method,
+                                                          .cublaslt = flags.cublaslt,
+                                                          .convolutions = convolutions,
+                                                          .cudnn = flags.cudnn}));
+  const bench::Lab& lab = *opened;
   bench::RunRecord run = run_record(lab, flags.commit);
-  print_run(run, lab, has_convolutions(requests));
+  print_run(run, lab, convolutions);
 
   const bool tuned = method.tune > 1;
   Job job("bench", flags.hang_s, requests.size());
   Result<void> alive;
   std::optional<Columns> header;  // the table header that was printed last
   for (const bench::Request& request : requests) {
-    const Columns columns = columns_of(request.problem, request.conv, tuned);
+    const Columns columns = columns_of(request.problem, tuned);
     if (header != columns) fmt::print("{}", paint(stdout, Colour::bold, shape_header(columns)));
     header = columns;
     run.shapes.push_back(measure(lab, request, flags.racers, job.part(bench::name_of(request))));

@@ -201,10 +201,10 @@ std::vector<std::string> cells_of(const RunRecord& run, const ShapeRecord& shape
 
 }  // namespace
 
-Columns columns_of(const Problem& problem, const Conv& conv, bool tuned) {
-  return {is_packed(problem) ? LineKind::packed
-          : is_conv(conv)    ? LineKind::convolution
-                             : LineKind::dense,
+Columns columns_of(const Problem& problem, bool tuned) {
+  return {is_packed(problem)      ? LineKind::packed
+          : is_conv(problem.conv) ? LineKind::convolution
+                                  : LineKind::dense,
           tuned};
 }
 
@@ -213,7 +213,7 @@ std::string shape_header(Columns columns) {
 }
 
 std::string shape_line(const RunRecord& run, const ShapeRecord& shape, bool tuned) {
-  const Columns columns = columns_of(shape.problem, shape.conv, tuned);
+  const Columns columns = columns_of(shape.problem, tuned);
   std::vector<std::string> cells = cells_of(run, shape, columns);
   cells.push_back(bench::all_verified(shape) ? "yes" : "NO");
   return table_of(columns).row(cells);

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "bench/record.h"
+#include <sluice/bench/record.h>
 
 namespace sluice::cli {
 
@@ -17,7 +17,7 @@ struct Columns {
 
   bool operator==(const Columns&) const = default;
 };
-Columns columns_of(const Problem& problem, const Conv& conv, bool tuned);
+Columns columns_of(const Problem& problem, bool tuned);
 std::string shape_header(Columns columns);
 std::string shape_line(const bench::RunRecord& run, const bench::ShapeRecord& shape, bool tuned);
 /// Lists the shape's errors and wrong results, one line each; empty if there are none.

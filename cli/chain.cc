@@ -8,10 +8,12 @@
 #include <memory>
 #include <optional>
 
-#include <sluice/tools.h>
+#include <sluice/bench/chain.h>
+#include <sluice/compile.h>
+#include <sluice/record_file.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
-#include "bench/chain/record.h"
 #include "cli/bounded.h"
 #include "cli/chain/flags.h"
 #include "cli/chain/table.h"
@@ -61,8 +63,8 @@ Result<int> explain_cases(const std::vector<bench::ChainCase>& cases, const Targ
 /// Fills the cache under a progress bar. A unit that does not compile is the error.
 Result<Compiled> fill_shown(const Options& options, const std::vector<std::string>& units) {
   Progress bar("compile");
-  const auto done = fill(KernelCache(options), units, options.jobs,
-                         [&bar](int ready, int total) { bar.update(ready, total); });
+  const auto done =
+      compile_units(units, options, 0, [&bar](int ready, int total) { bar.update(ready, total); });
   bar.clear();
   if (done && done->first_failure) return *done->first_failure;
   return done;
@@ -90,28 +92,29 @@ bool all_right(const std::vector<bench::ChainRecord>& chains) {
 }
 
 /// The store to which --tune writes its records; empty without --tune.
-Result<std::optional<RecordStore>> store_of(const ChainVerbFlags& flags, const Options& options) {
+Result<std::optional<RecordFile>> store_of(const ChainVerbFlags& flags, const Options& options) {
   if (flags.chain.tune_s <= 0) {
     if (!flags.out.empty() || !flags.records.empty())
       return Error{ErrorCode::invalid_argument, "--out and --records say where --tune keeps: give that too"};
-    return std::optional<RecordStore>();
+    return std::optional<RecordFile>();
   }
-  SLUICE_TAKE(RecordStore store, open_store(flags.out, flags.records, options));
-  return std::optional<RecordStore>(std::move(store));
+  SLUICE_TAKE(RecordFile store, RecordFile::open(flags.out, flags.records, options));
+  return std::optional<RecordFile>(std::move(store));
 }
 
 Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device& device,
                        const ChainVerbFlags& flags) {
   bench::Method method = flags.method;
   method.peer = !flags.chain.against.empty();
-  SLUICE_TAKE(std::optional<RecordStore> kept, store_of(flags, device.options()));
-  std::optional<RecordStore>& store = kept;
-  SLUICE_TAKE(const bench::Lab lab, bench::open_lab(device, method, flags.cublaslt));
+  SLUICE_TAKE(std::optional<RecordFile> store, store_of(flags, device.options()));
+  SLUICE_TAKE(const auto opened, bench::open_lab(device, {.method = method, .cublaslt = flags.cublaslt}));
+  const bench::Lab& lab = *opened;
   const bench::RunRecord run = run_record(lab, flags.commit);
   fmt::print("{}, driver {}; {}; cuBLASLt {}\n{} of distinct weights, {} in a graph; {}\n\n", run.gpu,
              run.driver.empty() ? "unknown" : run.driver, run.nvrtc,
-             lab.cublaslt ? run.cublaslt : "not loaded", counted(flags.chain.layers, "layer"),
-             counted(flags.chain.passes, "time"), counted(run.rounds, "round"));
+             without_cublaslt(lab).empty() ? run.cublaslt : "not loaded",
+             counted(flags.chain.layers, "layer"), counted(flags.chain.passes, "time"),
+             counted(run.rounds, "round"));
   fmt::print("{}", paint(stdout, Colour::bold, chain_header()));
 
   Job job("chain", flags.hang_s, cases.size());
@@ -127,8 +130,8 @@ Result<int> time_cases(const std::vector<bench::ChainCase>& cases, const Device&
                    arm.search->why_refused);
     }
     std::fflush(stdout);
-    for (const TunedChain& tuned : chains.back().tuned)
-      if (store) SLUICE_TRY(store->save(tuned));
+    for (const auto& tuned : chains.back().tuned)
+      if (store) SLUICE_TRY(store->save(*tuned));
     if (!flags.json.empty()) SLUICE_TRY(write_json(run, chains, flags.json));
     SLUICE_TRY(check_alive(lab, fmt::format("{} of {} chains", chains.size(), cases.size())));
   }

@@ -10,6 +10,11 @@ std::string& stored() {
   return text;
 }
 
+std::string& named() {
+  static std::string name = "sluice";
+  return name;
+}
+
 std::string quoted(const std::string& word) {
   constexpr const char* kHarmless =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
@@ -21,10 +26,15 @@ std::string quoted(const std::string& word) {
 
 }  // namespace
 
-void remember_command_line(int argc, const char* const* argv) {
-  std::string text = "sluice";
+void remember_command_line(int argc, const char* const* argv, const char* name) {
+  named() = name;
+  std::string text = name;
   for (int i = 1; i < argc; ++i) text += " " + quoted(argv[i]);
   stored() = text;
+}
+
+std::string program_name() {
+  return named();
 }
 
 std::string command_line() {

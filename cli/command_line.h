@@ -7,8 +7,10 @@
 
 namespace sluice::cli {
 
-/// Stores the arguments for command_line(). main() calls it once.
-void remember_command_line(int argc, const char* const* argv);
+/// Stores the arguments for command_line(), and the program's name. main() calls it once.
+void remember_command_line(int argc, const char* const* argv, const char* name = "sluice");
+/// "sluice", or the name of another program that shares this code.
+std::string program_name();
 /// Returns the command line with shell quoting where needed, and the program's name without its folder.
 std::string command_line();
 /// Returns the commit that cmake/SluiceCommit.cmake found at build time. It ends in "-dirty" if files

@@ -10,14 +10,14 @@
 #include <memory>
 #include <set>
 
-#include <sluice/check/packed_check.h>
-#include <sluice/check/verify_units.h>
-#include <sluice/tools.h>
+#include <sluice/bench/verify.h>
+#include <sluice/compile.h>
+#include <sluice/rows.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
-#include "bench/errors.h"
-#include "bench/rows.h"
 #include "cli/bounded.h"
+#include "cli/errors.h"
 #include "cli/row_range.h"
 #include "cli/target.h"
 #include "cli/terminal.h"
@@ -30,46 +30,23 @@ struct CompileFlags {
   RequestFlags requests;
   PlanTarget target;
   std::string cache_dir, nvrtc, rows;
-  bench::RowsMethod drawn{.numbers = 0};
+  RowRange range{};  // the value of --rows
   int jobs = 0;
   int top = 1;
 };
 
-/// Source texts of the kernels that check a result, and of those that pack weights. The first two are used by
-/// every bench and tuning run (bench/lab.h).
-std::vector<std::string> helpers_of(const Problem& problem) {
-  std::vector<std::string> units{verify_unit_text(VerifyUnit::fill), verify_unit_text(VerifyUnit::check)};
-  if (!is_packed(problem)) return units;
-  units.push_back(packed::reference_unit_text());
-  for (const CodeStorage codes : {CodeStorage::byte, CodeStorage::nibble})
-    if (codes == CodeStorage::byte || code_bits(problem.b.packed.type) == 4)
-      units.push_back(pack_unit_text({.format = problem.b.packed, .codes = codes}));
-  return units;
-}
-
-/// Returns the plans that serve a range of rows, then the plans that `sluice rows` compares them with.
+/// Returns the plans that serve a range of rows.
 Result<std::vector<Plan>> range_plans_of(const bench::Request& request, const Target& target,
-                                         const bench::RowsMethod& drawn) {
+                                         const RowRange& rows) {
   SLUICE_TAKE(const gemm::RowTable table,
-              gemm::plan_rows(request.problem, drawn.rows, target.info(), target.records));
-  std::vector<Plan> plans = table.kernels;
-  std::vector<i64> rows = drawn.numbers > 0 ? bench::drawn_rows(drawn) : std::vector<i64>();
-  if (!rows.empty()) {
-    SLUICE_TAKE(const bench::RowsModel model,
-                bench::modelled(request, table, drawn.rows, target.info(), target.records));
-    rows.push_back(model.worst_m);
-  }
-  for (const i64 m : rows) {
-    SLUICE_TAKE(Plan alone, plan_of(with_rows(request, m), target.info(), target.records));
-    plans.push_back(std::move(alone));
-  }
-  return plans;
+              gemm::plan_rows(request.problem, rows, target.info(), target.records));
+  return table.kernels;
 }
 
 /// Returns the planner's pick, then its next candidates, `top` plans in all.
 Result<std::vector<Plan>> plans_of(const bench::Request& request, const Target& target,
                                    const CompileFlags& flags) {
-  if (!flags.rows.empty()) return range_plans_of(request, target, flags.drawn);
+  if (!flags.rows.empty()) return range_plans_of(request, target, flags.range);
   SLUICE_TAKE(Plan pick, plan_of(request, target.info(), target.records));
   std::vector<Plan> plans{std::move(pick)};
   if (flags.top <= 1) return plans;
@@ -79,8 +56,8 @@ Result<std::vector<Plan>> plans_of(const bench::Request& request, const Target& 
   return plans;
 }
 
-/// Distinct units: those that verify, then those of each problem's plans. With several plans per problem also
-/// the kernel that compares their results, which a race runs (Options::race).
+/// Distinct units: those that verify and pack, then those of each problem's plans. With several plans per
+/// problem also the kernel that compares their results, which a race runs (Options::race).
 Result<std::vector<std::string>> all_units(const std::vector<bench::Request>& requests, const Target& target,
                                            const CompileFlags& flags) {
   std::vector<std::string> units;
@@ -92,10 +69,10 @@ Result<std::vector<std::string>> all_units(const std::vector<bench::Request>& re
   for (const bench::Request& request : requests) {
     const Result<std::vector<Plan>> plans = plans_of(request, target, flags);
     if (!plans) return within(bench::name_of(request), plans.error());
-    add(helpers_of(request.problem));
+    add(bench::verifier_units(request.problem));
     for (const Plan& plan : *plans) add(gemm::units_of(plan));
   }
-  if (flags.top > 1) add({ops::compare_unit_text()});
+  if (flags.top > 1) add({race_unit()});
   return units;
 }
 
@@ -111,11 +88,9 @@ Result<Options> options_of(const CompileFlags& flags) {
 
 /// Parses the text of --rows, if given, into flags.range.
 Result<CompileFlags> with_rows(CompileFlags flags) {
-  if (flags.rows.empty() && flags.drawn.numbers > 0)
-    return bad_argument("--numbers has no effect without --rows: give a range, or leave it out");
   if (flags.rows.empty()) return flags;
   if (flags.top > 1) return bad_argument("--top has no effect with --rows: leave it out");
-  SLUICE_TAKE(flags.drawn.rows, parse_rows(flags.rows));
+  SLUICE_TAKE(flags.range, parse_rows(flags.rows));
   return flags;
 }
 
@@ -130,7 +105,7 @@ Result<int> run_compile(const CompileFlags& given) {
   const auto start = std::chrono::steady_clock::now();
   Progress bar("compile");
   const auto filled =
-      fill(KernelCache(options), units, flags.jobs, [&bar](int done, int total) { bar.update(done, total); });
+      compile_units(units, options, flags.jobs, [&bar](int done, int total) { bar.update(done, total); });
   bar.clear();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   SLUICE_TAKE(const Compiled done, filled);
@@ -151,10 +126,6 @@ Verb add_compile_verb(CLI::App& app) {
   add_plan_target(*verb, flags->target);
   bounded(verb->add_option("--top", flags->top, "Kernels per problem, for tuning and races later"), 1, 1000);
   verb->add_option("--rows", flags->rows, kRowsHelp);
-  verb->add_option("--numbers", flags->drawn.numbers,
-                   "With --rows: also what so many numbers of rows get alone, for `sluice rows`")
-      ->check(CLI::Range(1, 4096));
-  verb->add_option("--draw", flags->drawn.seed, "Seed of their draw")->capture_default_str();
   verb->add_option("--cache-dir", flags->cache_dir, "Where to (else SLUICE_CACHE_DIR or ~/.cache/sluice)");
   verb->add_option("--nvrtc", flags->nvrtc,
                    "The libnvrtc to compile with (else SLUICE_NVRTC or the toolkit's)");

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include <sluice/tools.h>
+#include <sluice/text.h>
 
 #include "cli/doctor_checks.h"
 #include "cli/terminal.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checks call the library's own load_driver, Compiler and KernelCache. So if a check succeeds, the
-// library works too.
+// The checks ask the library (sluice/machine.h), which calls what it calls itself. So if a check succeeds,
+// the library works too.
 #include "cli/doctor_checks.h"
 
 #include <fmt/format.h>
@@ -10,12 +10,13 @@
 #include <chrono>
 #include <sstream>
 
-#include <sluice/check/verify_units.h>
+#include <sluice/bench/session.h>
+#include <sluice/bench/verify.h>
+#include <sluice/compile.h>
 #include <sluice/gemm.h>
-#include <sluice/tools.h>
-
-#include "bench/contender/cublaslt.h"
-#include "bench/contender/cudnn.h"
+#include <sluice/machine.h>
+#include <sluice/record_file.h>
+#include <sluice/text.h>
 
 namespace sluice::cli {
 namespace {
@@ -43,13 +44,7 @@ Health missing_if(bool needed) {
 /// True if `sluice compile` of this version has filled the cache. It always adds the checking kernels, so
 /// these are looked up.
 bool is_filled(const Options& options) {
-  const CompilerSeam none{.version = [] { return std::string(); },
-                          .compile = [](const std::string&) -> Result<Cubin> {
-                            return Error{ErrorCode::toolchain, "only the cache is asked"};
-                          }};
-  const KernelCache cache(options, none);
-  return cache.get(verify_unit_text(VerifyUnit::fill)).ok() &&
-         cache.get(verify_unit_text(VerifyUnit::check)).ok();
+  return has_kernels(options, bench::verifier_units({}));
 }
 
 Check check_peer(std::string name, const Result<std::string>& found, const char* remedy) {
@@ -61,8 +56,7 @@ Check check_peer(std::string name, const Result<std::string>& found, const char*
 
 Check check_driver(bool needed) {
   Check check{.name = "CUDA driver"};
-  const Result<const DriverApi*> driver = load_driver();
-  int version = 0;
+  const Result<int> driver = cuda_driver();
   if (!driver) {
     check.health = missing_if(needed);
     check.found = driver.error().message;
@@ -70,9 +64,9 @@ Check check_driver(bool needed) {
         "install the NVIDIA driver ({} or newer); in a container, start it with GPU access. Planning, "
         "compiling and the host twin work without",
         kOldestDriver);
-  } else if ((*driver)->cuDriverGetVersion(&version) == CUDA_SUCCESS) {
-    check.found = fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10);
-    if (version >= kOldestDriverCuda) return check;
+  } else if (*driver > 0) {
+    check.found = fmt::format("CUDA {}.{}", *driver / 1000, *driver % 1000 / 10);
+    if (*driver >= kOldestDriverCuda) return check;
     check.health = missing_if(needed);
     check.remedy = fmt::format("too old: install the NVIDIA driver {} or newer", kOldestDriver);
   } else {
@@ -98,7 +92,7 @@ Check check_gpu(const Options& options, bool needed) {
     return check;
   }
   check.health = missing_if(needed);
-  check.found = load_driver() ? device.error().message : "not looked for without a driver";
+  check.found = cuda_driver() ? device.error().message : "not looked for without a driver";
   check.remedy =
       device.error().code == ErrorCode::unsupported_arch
           ? "kernels are for Hopper (compute capability 9.0: H100, H200, GH200); choose another GPU "
@@ -109,14 +103,13 @@ Check check_gpu(const Options& options, bool needed) {
 
 Check check_nvrtc(const Options& options) {
   Check check{.name = "NVRTC"};
-  const Result<NvrtcLocation> location = locate_nvrtc(options.nvrtc_path);
-  const auto compiler = Compiler::load(options.nvrtc_path);
-  if (location && compiler) {
-    check.found = fmt::format("{} from {}", (*compiler)->version(), escaped(location->file));
+  const Result<FoundCompiler> nvrtc = find_nvrtc(options);
+  if (nvrtc) {
+    check.found = fmt::format("{} from {}", nvrtc->version, escaped(nvrtc->file));
     return check;
   }
   check.health = Health::missing;
-  check.found = location ? compiler.error().message : location.error().message;
+  check.found = nvrtc.error().message;
   check.remedy =
       "install CUDA toolkit 13's libnvrtc, or point SLUICE_NVRTC at one (the PyPI wheel of NVRTC "
       "will do). Kernels that `sluice compile` put into the cache need none";
@@ -125,21 +118,15 @@ Check check_nvrtc(const Options& options) {
 
 Check check_compile(const Options& options) {
   Check check{.name = "compile"};
-  const auto compiler = Compiler::load(options.nvrtc_path);
-  const Problem problem{.m = 128, .n = 128, .k = 128};
-  const Result<Plan> plan = gemm::plan(problem, DeviceInfo{});
-  const Error* error = nullptr;
-  if (!compiler)
-    error = &compiler.error();
-  else if (!plan)
-    error = &plan.error();
-  Result<Cubin> cubin =
-      error != nullptr ? Result<Cubin>(*error) : (*compiler)->compile(unit_text(plan->config));
-  if (cubin) {
-    const BuildReport& report = cubin->report;
-    check.found = fmt::format("a test kernel in {:.2f} s by {}: {} registers, {} bytes spilled",
-                              report.seconds, report.compiler, report.registers, report.spill_bytes);
-    if (report.compiler != kScannedCompiler)
+  const Result<Plan> plan = gemm::plan({.m = 128, .n = 128, .k = 128}, DeviceInfo{});
+  const Options uncached{.nvrtc_path = options.nvrtc_path};
+  const Result<BuiltKernel> kernel =
+      plan ? build_unit(gemm::units_of(*plan).front(), uncached) : Result<BuiltKernel>(plan.error());
+  if (kernel) {
+    check.found =
+        fmt::format("a test kernel in {:.2f} s by {}: {} registers, {} bytes spilled",
+                    kernel->compile_seconds, kernel->compiler, kernel->registers, kernel->spill_bytes);
+    if (kernel->compiler != kScannedCompiler)
       check.found += fmt::format(
           "{}packed kernels were scanned for overwritten operands as {} makes them (docs/packed.md), not as "
           "this "
@@ -148,7 +135,7 @@ Check check_compile(const Options& options) {
     return check;
   }
   check.health = Health::missing;
-  check.found = cubin.error().message;
+  check.found = kernel.error().message;
   check.remedy = "if NVRTC is missing, see above; else this is a bug of sluice: report the log";
   return check;
 }
@@ -161,22 +148,22 @@ Check check_cache(const Options& options) {
     check.remedy = "set SLUICE_CACHE_DIR to a folder of your own (or set HOME)";
     return check;
   }
-  const KernelCache cache(options);
+  const CacheState cache = examine_cache(options);
   struct statvfs disk {};
   const bool known = statvfs(options.cache_dir.c_str(), &disk) == 0;
   const double free_mb =
       known ? static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize) / 1e6 : 0;
   check.found = fmt::format("{}{}", escaped(options.cache_dir), options.cache_read_only ? ", read-only" : "");
   if (known) check.found += fmt::format(", {:.1f} GB free", free_mb / 1000);
-  if (!cache.disk_problem().empty()) {
+  if (!cache.unused.empty()) {
     check.health = Health::missing;
-    check.found += ": " + cache.disk_problem();
+    check.found += ": " + cache.unused;
     check.remedy =
         "the folder must be yours, not a link, and writable by you alone (chmod 700), or name "
         "another with SLUICE_CACHE_DIR; until then every process compiles anew";
-  } else if (const std::string problem = cache.probe_disk(); !problem.empty()) {
+  } else if (!cache.unwritable.empty()) {
     check.health = Health::missing;
-    check.found += ": " + problem;
+    check.found += ": " + cache.unwritable;
     check.remedy = "docs/jit.md tells of caches that are shipped read-only";
   } else if (known && free_mb < kLowDiskMb && !options.cache_read_only) {
     check.health = Health::missing;
@@ -198,7 +185,7 @@ Check check_environment() {
 Check check_records(const Options& options) {
   Check check{.name = "tuning"};
   const RecordBook book = open_records(options);
-  const size_t own = read_records_folder(options.records_dir).records.size();
+  const int own = records_in(options.records_dir);
   check.found = fmt::format("{} shipped records", shipped_records().size());
   if (!options.records_dir.empty())
     check.found += fmt::format(", {} in {}", own, escaped(options.records_dir));
@@ -219,18 +206,17 @@ Check check_calibration(const Options& options) {
     check.remedy = "plans are for an H200, or for the GPU that --gpu names";
     return check;
   }
-  const Card& card = tools::card_of(*device);
-  const FoundCalibration& found = tools::calibration_of(*device);
-  if (found.calibration) {
-    check.found = fmt::format("of {}, this card and driver {}", printable(found.calibration->date),
-                              printable(card.driver));
+  const CalibrationState state = calibration_state(*device);
+  if (!state.date.empty()) {
+    check.found =
+        fmt::format("of {}, this card and driver {}", printable(state.date), printable(state.driver));
     return check;
   }
   check.health = Health::optional;
-  check.found = found.trouble.empty()
-                    ? fmt::format("none of this card with driver {}", printable(card.driver))
-                    : found.trouble;
-  check.remedy = "`sluice calibrate` measures its rates in 8 s; until then they are the driver's facts";
+  check.found = state.trouble.empty()
+                    ? fmt::format("none of this card with driver {}", printable(state.driver))
+                    : state.trouble;
+  check.remedy = "`sluice_lab calibrate` measures its rates in 8 s; until then they are the driver's facts";
   return check;
 }
 
@@ -242,7 +228,7 @@ Check check_cublaslt(const std::string& path) {
 }
 
 Check check_cudnn(const std::string& path) {
-  return check_peer("cuDNN", bench::Cudnn::find(path),
+  return check_peer("cuDNN", bench::find_cudnn(path),
                     "only `sluice bench --conv` compares with it: install nvidia-cudnn-cu13, which PyTorch "
                     "brings, or name the library with --cudnn or in SLUICE_CUDNN");
 }

@@ -7,9 +7,9 @@
 
 #include <sluice/try.h>
 
-#include "bench/errors.h"
 #include "cli/bounded.h"
 #include "cli/command_line.h"
+#include "cli/errors.h"
 #include "cli/target.h"
 #include "cli/value_checks.h"
 

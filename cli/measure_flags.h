@@ -4,7 +4,8 @@
 
 #include <string>
 
-#include "bench/session.h"
+#include <sluice/bench/session.h>
+
 #include "cli/terminal.h"
 #include "cli/watchdog.h"
 

@@ -4,11 +4,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include <sluice/tools.h>
+#include <sluice/bench/chain.h>
+#include <sluice/spec/packed.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
-#include "bench/chain/model.h"
-#include "bench/errors.h"
+#include "cli/errors.h"
 
 namespace sluice::cli {
 namespace {

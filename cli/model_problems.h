@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/product.h"
+#include <sluice/bench/request.h>
 
 namespace CLI {
 class App;

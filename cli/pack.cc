@@ -8,12 +8,14 @@
 #include <memory>
 #include <optional>
 
-#include <sluice/reference/packed_weights.h>
-#include <sluice/tools.h>
+#include <sluice/bench/parse.h>
+#include <sluice/bench/whole_file.h>
+#include <sluice/pack_weights.h>
+#include <sluice/spec/packing.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
-#include "bench/names.h"
-#include "bench/whole_file.h"
+#include "cli/errors.h"
 #include "cli/table.h"
 #include "cli/verb.h"
 

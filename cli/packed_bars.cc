@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "bench/statistics.h"
+#include <sluice/quantiles.h>
 
 namespace sluice::cli {
 namespace {
@@ -58,17 +58,17 @@ class Bars {
   void mean(double bar, const char* number, const char* what, const Which& which) {
     const std::vector<double> ratios = chosen(which);
     if (ratios.empty()) return;
-    const double value = bench::geometric_mean(ratios);
+    const double value = geometric_mean(ratios);
     text_ += verdict(value >= bar,
                      fmt::format("{}: {}{}: geometric mean {:.3f} x FP8's speed over {} shapes, least {:.3f} "
                                  "(bar {:.2f})",
-                                 number, family_, what, value, ratios.size(), bench::least(ratios), bar));
+                                 number, family_, what, value, ratios.size(), sluice::least(ratios), bar));
   }
   template <class Which>
   void least(double bar, const char* number, const char* what, const Which& which) {
     const std::vector<double> ratios = chosen(which);
     if (ratios.empty()) return;
-    const double value = bench::least(ratios);
+    const double value = sluice::least(ratios);
     text_ += verdict(value >= bar,
                      fmt::format("{}: {}{}: least {:.3f} (bar {:.2f})", number, family_, what, value, bar));
   }

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "bench/record.h"
+#include <sluice/bench/record.h>
 
 namespace sluice::cli {
 

@@ -11,10 +11,12 @@
 #include <set>
 #include <sstream>
 
-#include <sluice/tools.h>
+#include <sluice/compile.h>
+#include <sluice/rows.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
-#include "bench/errors.h"
+#include "cli/errors.h"
 #include "cli/requests.h"
 #include "cli/row_range.h"
 #include "cli/table.h"

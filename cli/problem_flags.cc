@@ -1,29 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // Defaults of types: D has the inputs' type, but bf16 for fp8, and fp32 if the product is added to D. Bias
 // and C have D's type.
-#include "cli/problem_flags.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <limits>
 
+#include <array>
+
+#include <sluice/bench/parse.h>
+#include <sluice/bench/sets.h>
+#include <sluice/choices.h>
+#include <sluice/conv.h>
+#include <sluice/spec/packed.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
-#include "bench/names.h"
-#include "bench/parse.h"
+#include "cli/bounded.h"
+#include "cli/errors.h"
+#include "cli/problem_flags.h"
 #include "cli/value_checks.h"
 
 namespace sluice::cli {
 namespace {
-
-template <class T>
-struct Unwrapped {
-  using Type = T;
-};
-template <class T>
-struct Unwrapped<std::optional<T>> {
-  using Type = T;
-};
 
 template <class T, class U>
 void take(Result<T> parsed, U& target, std::optional<Error>& error) {
@@ -35,7 +33,7 @@ void take(Result<T> parsed, U& target, std::optional<Error>& error) {
 /// Stores the enumerator called `text` in a field; does nothing if `text` is empty. Keeps the first error.
 template <class T>
 void take(const char* what, const std::string& text, T& target, std::optional<Error>& error) {
-  if (!text.empty()) take(bench::parse_name<typename Unwrapped<T>::Type>(what, text), target, error);
+  if (!text.empty()) take(bench::parse_name<T>(what, text), target, error);
 }
 
 DType default_output(DType input) {
@@ -104,23 +102,23 @@ void add_override_flags(CLI::App& app, ProblemFlags& f) {
   app.add_option("--tile", f.tile, "Rows x columns of a CTA's tile, like 128x256")->group(group);
   app.add_option("--cluster", f.cluster, "CTAs of a cluster along m x along n (x along k), like 2x1")
       ->group(group);
-  for_each_field(f.overrides, [&](const auto& row, auto& member) {
-    using Value = typename Unwrapped<std::remove_reference_t<decltype(member)>>::Type;
-    const std::string name = row.name, flag = flag_of(name);
-    if constexpr (Enumerated<Value>) {
-      app.add_option(flag, f.names[name], row.help)->group(group);
-    } else if constexpr (!HasFields<Value>) {
-      if (name == "tile_m" || name == "tile_n") return;  // set by --tile
-      if (name == "ignore_records") {
-        app.add_flag("--no-records", member, row.help)->group(group);
-        return;
-      }
-      CLI::Option* option = app.add_option(flag, member, row.help)->group(group);
-      if constexpr (std::is_same_v<Value, i64>)
+  for (const Choice& choice : plan_choices()) {
+    const std::string name = choice.name, flag = flag_of(name);
+    if (name == "tile_m" || name == "tile_n") continue;  // set by --tile
+    if (name == "ignore_records") {
+      app.add_flag("--no-records", f.no_records, choice.help)->group(group);
+    } else if (choice.kind == ChoiceKind::name) {
+      app.add_option(flag, f.names[name], choice.help)->group(group);
+    } else if (choice.kind == ChoiceKind::flag) {
+      app.add_option(flag, f.switches[name], choice.help)->group(group);
+    } else {
+      CLI::Option* option = app.add_option(flag, f.numbers[name], choice.help)->group(group);
+      if (choice.kind == ChoiceKind::bytes)
         option->check(CLI::Range(i64{0}, std::numeric_limits<i64>::max(), "BYTES"));
-      if (std::is_same_v<Value, int>) check_range(option, row.range);
+      else
+        check_range(option, choice.range);
     }
-  });
+  }
 }
 
 bool has_shape(const ProblemFlags& f) {
@@ -222,13 +220,18 @@ Result<Problem> unsized_problem_of(const ProblemFlags& f) {
 }
 
 Result<PlanOverrides> overrides_of(const ProblemFlags& f) {
-  PlanOverrides o = f.overrides;
+  PlanOverrides o{.ignore_records = f.no_records};
   std::optional<Error> error;
-  for_each_field(o, [&](const auto& row, auto& member) {
-    if constexpr (Enumerated<typename Unwrapped<std::remove_reference_t<decltype(member)>>::Type>)
-      if (const auto given = f.names.find(row.name); given != f.names.end())
-        take(row.name, given->second, member, error);
-  });
+  for (const Choice& choice : plan_choices()) {
+    std::string text;
+    if (const auto name = f.names.find(choice.name); name != f.names.end()) text = name->second;
+    if (const auto number = f.numbers.find(choice.name); number != f.numbers.end() && number->second)
+      text = std::to_string(*number->second);
+    if (const auto given = f.switches.find(choice.name); given != f.switches.end() && given->second)
+      text = *given->second ? "true" : "false";
+    if (text.empty() || set_choice(o, choice.name, text)) continue;
+    if (!error) error = bench::no_such_name(choice.name, text, choice.names);
+  }
   std::vector<int> sizes;
   if (!f.tile.empty()) take(bench::parse_int_sizes(f.tile, 2, "tile", "128x256"), sizes, error);
   if (!f.tile.empty() && !error) {
@@ -254,6 +257,201 @@ Result<bench::Request> product_request_of(const ProblemFlags& f) {
   SLUICE_TAKE(const Problem problem, problem_of(f));
   SLUICE_TAKE(const PlanOverrides overrides, overrides_of(f));
   return bench::Request{.problem = problem, .overrides = overrides, .alpha = f.alpha, .beta = beta_of(f)};
+}
+
+// ---- packed weights ----
+namespace {
+
+/// Flags of dense products that have the same meaning for packed ones.
+constexpr std::array kShared = {
+    "--shape", "--m",          "--n",    "--k",       "--dtype", "--d",       "--bias",     "--bias-type",
+    "--ld-a",  "--activation", "--ld-d", "--scale-a", "--gated", "--scale-d", "--residual", "--ld-c"};
+
+}  // namespace
+
+Result<WeightFormat> format_of(const PackedFlags& flags) {
+  SLUICE_TAKE(const DType scale, bench::parse_name<DType>("type", flags.weight_scale));
+  SLUICE_TAKE(const ScaleZero zero, bench::parse_name<ScaleZero>("zero", flags.zero));
+  WeightFormat format{.group = flags.group, .scale = scale, .zero = zero};
+  if (flags.weights == "int4" && zero != ScaleZero::none)
+    return bad_argument(
+        "--weights int4 are signed and --zero is per_group: zeros are for uint4 and int8; say --zero none");
+  if (flags.weights == "int4" || flags.weights == "uint4") return format;
+  for (const WeightType type : {WeightType::int8, WeightType::e4m3})
+    if (flags.weights == name_of(type)) {
+      format.type = type;
+      return format;
+    }
+  return bad_argument("--weights {} is not one of: int4, uint4, int8, e4m3", in_quotes(flags.weights));
+}
+
+void add_format_flags(CLI::App& app, PackedFlags& f) {
+  const char* group = "Packed weights";
+  f.format_options = {
+      app.add_option("--weights", f.weights, "B is packed: int4 (zero 8), uint4, int8, e4m3")->group(group),
+      app.add_option("--group", f.group, "k that share a scale: 32, 64, 128; 0: all")
+          ->group(group)
+          ->capture_default_str(),
+      app.add_option("--weight-scale", f.weight_scale, "Type of scales and zeros: fp16, bf16, fp32")
+          ->group(group)
+          ->capture_default_str(),
+      app.add_option("--zero", f.zero, "none or per_group")->group(group)->capture_default_str()};
+}
+
+void add_packed_flags(CLI::App& app, PackedFlags& f) {
+  add_format_flags(app, f);
+  f.format_options.push_back(
+      app.add_flag("--norm-a", f.norm_a,
+                   "A is normed first: its rows over their root mean square, times gamma")
+          ->group("Packed weights"));
+}
+
+bool is_shared_flag(const std::string& name) {
+  return std::find(kShared.begin(), kShared.end(), name) != kShared.end();
+}
+
+bool is_packed(const PackedFlags& flags) {
+  return !flags.weights.empty();
+}
+
+Result<bench::Request> packed_request_of(const ProblemFlags& problem, const PackedFlags& flags) {
+  SLUICE_TAKE(WeightFormat format, format_of(flags));
+  SLUICE_TAKE(bench::Request request, product_request_of(problem));
+  Problem& p = request.problem;
+  if (p.a.type == DType::e4m3 && format.type == WeightType::uint4) format.order = FragmentOrder::byte;
+  p.b = {.type = p.a.type, .packed = format};
+  p.norm_a = flags.norm_a;
+  if (p.epilogue.residual) add_residual(p);
+  return request;
+}
+
+// ---- convolutions ----
+namespace {
+
+int count_of(const std::string& text, char letter) {
+  return static_cast<int>(std::count(text.begin(), text.end(), letter));
+}
+
+/// Converts values in the order of the command line (outermost axis first) to Axes.
+Axes axes_of(const std::vector<int>& values, size_t first, int spatial, int others) {
+  Axes axes{others, others, others};
+  for (int axis = 0; axis < spatial; ++axis)
+    axes[axis] = values[first + static_cast<size_t>(spatial - 1 - axis)];
+  return axes;
+}
+
+/// Parses "2" (for all axes) or "1x2x2" (one number per axis). Each number must be at least `least`.
+Result<Axes> parse_axes(const std::string& text, int spatial, const char* flag, int least) {
+  const int given = count_of(text, 'x') + 1;
+  if (given != 1 && given != spatial)
+    return bad_argument("--{} {} has {} numbers and the input has {} axes: give one number, or one an axis",
+                        flag, in_quotes(text), given, spatial);
+  SLUICE_TAKE(std::vector<int> values, bench::parse_int_sizes(text, given, flag, given == 1 ? "2" : "1x2x2"));
+  for (const int value : values)
+    if (value < least)
+      return bad_argument("--{} {}: {} must be at least {}", flag, in_quotes(text), value, least);
+  if (given == 1) values.assign(static_cast<size_t>(spatial), values[0]);
+  return axes_of(values, 0, spatial, least);
+}
+
+struct Paddings {
+  Axes before, after;
+};
+/// Parses padding: "1", "0:2" or "0:2x1x1", one item for all axes or one per axis. BEFORE:AFTER gives
+/// different padding at the two ends of an axis.
+Result<Paddings> parse_padding(const std::string& text, int spatial) {
+  std::string before, after;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('x', begin), text.size());
+    const std::string one = text.substr(begin, end - begin);
+    const size_t colon = one.find(':');
+    const char* join = begin == 0 ? "" : "x";
+    before += join + one.substr(0, colon);
+    after += join + (colon == std::string::npos ? one : one.substr(colon + 1));
+    begin = end + 1;
+  }
+  Paddings paddings;
+  SLUICE_TAKE(paddings.before, parse_axes(before, spatial, "padding", 0));
+  SLUICE_TAKE(paddings.after, parse_axes(after, spatial, "padding", 0));
+  return paddings;
+}
+
+Error missing(const char* flag, const char* like) {
+  return bad_argument("--conv needs {}, like {}: give it, or convolutions with --set or --shapes", flag,
+                      like);
+}
+
+}  // namespace
+
+void add_conv_flags(CLI::App& app, ConvFlags& f) {
+  const char* group = "Convolution";
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return app.add_option(name, value, help)->group(group);
+  };
+  constexpr i64 kMost = std::numeric_limits<i64>::max();
+  f.op_option = add("--conv", f.op, "In place of a product: fprop, dgrad or wgrad of a convolution");
+  f.options = {
+      add("--input", f.input, "N x C x sizes, 1 to 3 of them, like 32x64x56x56"),
+      add("--filter", f.filter, "K x sizes, like 64x3x3"),
+      add("--stride", f.stride, "One number, or one an axis, outermost first")->capture_default_str(),
+      add("--padding", f.padding, "The same; BEFORE:AFTER where they differ, like 0:2x1x1")
+          ->capture_default_str(),
+      add("--dilation", f.dilation, "As --stride")->capture_default_str(),
+      add("--x-pitch", f.x_pitch, "Elements from pixel to pixel of x; 0: C")
+          ->check(CLI::Range(i64{0}, kMost, "ELEMENTS")),
+      add("--y-pitch", f.y_pitch, "The same of y; 0: K")->check(CLI::Range(i64{0}, kMost, "ELEMENTS"))};
+}
+
+bool is_conv(const ConvFlags& flags) {
+  return !flags.op.empty();
+}
+
+Result<ConvOp> op_of(const ConvFlags& flags) {
+  return bench::parse_name("--conv", flags.op, {ConvOp::fprop, ConvOp::dgrad, ConvOp::wgrad});
+}
+
+Result<Conv> conv_of(const ConvFlags& f) {
+  Conv conv;
+  SLUICE_TAKE(conv.op, op_of(f));
+  if (f.input.empty()) return missing("--input", "32x64x56x56");
+  if (f.filter.empty()) return missing("--filter", "64x3x3");
+  conv.spatial = count_of(f.input, 'x') - 1;
+  if (conv.spatial < 1 || conv.spatial > kMostSpatial)
+    return bad_argument("--input {} must be N x C and 1 to 3 sizes, like 32x64x56x56", in_quotes(f.input));
+  SLUICE_TAKE(const std::vector<int> input,
+              bench::parse_int_sizes(f.input, conv.spatial + 2, "input", "32x64x56x56"));
+  SLUICE_TAKE(const std::vector<int> filter,
+              bench::parse_int_sizes(f.filter, conv.spatial + 1, "filter", "64x3x3"));
+  conv.images = input[0];
+  conv.channels = input[1];
+  conv.size = axes_of(input, 2, conv.spatial, 1);
+  conv.filters = filter[0];
+  conv.filter = axes_of(filter, 1, conv.spatial, 1);
+  SLUICE_TAKE(conv.stride, parse_axes(f.stride, conv.spatial, "stride", 1));
+  SLUICE_TAKE(conv.dilation, parse_axes(f.dilation, conv.spatial, "dilation", 1));
+  SLUICE_TAKE(const Paddings paddings, parse_padding(f.padding, conv.spatial));
+  conv.padding = paddings.before;
+  conv.padding_after = paddings.after;
+  conv.x_pitch = f.x_pitch;
+  conv.y_pitch = f.y_pitch;
+  return conv;
+}
+
+Result<bench::Request> conv_request_of(const Conv& conv, const ProblemFlags& f) {
+  SLUICE_TAKE(const Problem said, unsized_problem_of(f));
+  if (said.a.type != said.b.type)
+    return error_of(ErrorCode::invalid_type,
+                    "--a {} and --b {}: the inputs of a convolution have one type; give it with --dtype",
+                    name_of(said.a.type), name_of(said.b.type));
+  SLUICE_TAKE(const PlanOverrides overrides, overrides_of(f));
+  SLUICE_TAKE(const Problem problem, bench::conv_problem(conv, said));
+  return bench::Request{.problem = problem, .overrides = overrides, .alpha = f.alpha, .beta = beta_of(f)};
+}
+
+std::string pointwise_line(const bench::Request& request) {
+  const Conv& conv = request.problem.conv;
+  return is_conv(conv) && is_pointwise(conv) ? conv_line(conv, "; a plain product, as nothing is gathered")
+                                             : "";
 }
 
 }  // namespace sluice::cli

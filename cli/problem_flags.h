@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags that describe a problem and override its plan. Verbs, lines of a problem file and objects of a
-// JSON file use the same names. Values stay text until problem_of(), so that errors are Results.
+// The flags that describe a problem (a product, one with packed weights, or a convolution) and override its
+// plan. Verbs, lines of a problem file and objects of a JSON file use the same names. Values stay text until
+// problem_of() or conv_of(), so that errors are Results.
 #pragma once
 
 #include <map>
@@ -8,11 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "bench/product.h"
+#include <sluice/bench/request.h>
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace sluice::cli {
 
@@ -39,14 +41,16 @@ struct ProblemFlags {
   std::optional<float> beta;
 
   std::string tile, cluster;
-  // Overrides that are enumerations: field name -> enumerator's name.
+  // The planner's choices (sluice/choices.h), by name and kind.
   std::map<std::string, std::string> names;
-  PlanOverrides overrides;  // all other overrides
+  std::map<std::string, std::optional<i64>> numbers;
+  std::map<std::string, std::optional<bool>> switches;
+  bool no_records = false;
 };
 
 /// Adds the flags for sizes, types, layouts and epilogue.
 void add_problem_flags(CLI::App& app, ProblemFlags& flags);
-/// Adds one flag per override of the planner (text/fields.h), such as --schedule.
+/// Adds one flag per choice of the planner (sluice/choices.h), such as --schedule.
 void add_override_flags(CLI::App& app, ProblemFlags& flags);
 
 /// Converts a field's name to its flag: "raster_group" to "--raster-group".
@@ -61,5 +65,53 @@ Result<PlanOverrides> overrides_of(const ProblemFlags& flags);
 float beta_of(const ProblemFlags& flags);
 
 Result<bench::Request> product_request_of(const ProblemFlags& flags);
+
+// ---- packed weights: --weights and its format; all else is as for other products ----
+struct PackedFlags {
+  std::string weights, weight_scale = "fp16", zero = "none";
+  int group = 128;
+  bool norm_a = false;
+  std::vector<const CLI::Option*> format_options;  // to check which were given
+};
+
+/// Adds --weights and the flags of its format.
+void add_format_flags(CLI::App& app, PackedFlags& flags);
+/// Adds the format's flags and --norm-a.
+void add_packed_flags(CLI::App& app, PackedFlags& flags);
+
+bool is_packed(const PackedFlags& flags);
+/// True if a flag of dense products, such as "--stages", means the same with --weights.
+bool is_shared_flag(const std::string& name);
+
+Result<WeightFormat> format_of(const PackedFlags& flags);
+/// Returns the packed problem and overrides that the flags describe.
+Result<bench::Request> packed_request_of(const ProblemFlags& problem, const PackedFlags& flags);
+
+// ---- convolutions: sizes in torch's order; types, epilogue and overrides are those of products ----
+struct ConvFlags {
+  std::string op;             // the value of --conv; "": the problem is a matrix product
+  std::string input, filter;  // N x C x spatial sizes; K x spatial sizes
+  std::string stride = "1", padding = "0", dilation = "1";
+  i64 x_pitch = 0, y_pitch = 0;
+
+  const CLI::Option* op_option = nullptr;
+  std::vector<const CLI::Option*> options;  // all other options, to check which were given
+};
+
+void add_conv_flags(CLI::App& app, ConvFlags& flags);
+
+bool is_conv(const ConvFlags& flags);
+
+/// Parses the value of --conv.
+Result<ConvOp> op_of(const ConvFlags& flags);
+/// Returns the convolution. Errors: invalid_argument, if a size is missing or malformed.
+Result<Conv> conv_of(const ConvFlags& flags);
+/// Returns the product that computes `conv`, with the types, epilogue and overrides of `flags`. Errors: those
+/// of conv::problem and product_request_of.
+Result<bench::Request> conv_request_of(const Conv& conv, const ProblemFlags& flags);
+
+/// Returns a line that describes the convolution if it is pointwise, else "". The plan of a pointwise one is
+/// that of a plain product, which does not mention the convolution.
+std::string pointwise_line(const bench::Request& request);
 
 }  // namespace sluice::cli

@@ -9,12 +9,12 @@
 #include <algorithm>
 #include <array>
 
-#include <sluice/tools.h>
+#include <sluice/bench/sets.h>
+#include <sluice/conv.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
-#include "bench/conv.h"
-#include "bench/errors.h"
-#include "bench/shapes.h"
+#include "cli/errors.h"
 
 namespace sluice::cli {
 namespace {

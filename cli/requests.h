@@ -7,10 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/product.h"
-#include "cli/conv_flags.h"
+#include <sluice/bench/request.h>
+
 #include "cli/model_problems.h"
-#include "cli/packed_flags.h"
 #include "cli/problem_flags.h"
 
 namespace CLI {

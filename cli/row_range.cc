@@ -34,7 +34,7 @@ Result<void> check_row_requests(const RequestFlags& flags, const std::vector<ben
     if (has_overrides(request))
       return Error{ErrorCode::invalid_argument, fmt::format("{}: an override of its plan has no effect {}",
                                                             bench::name_of(request), kWhy)};
-    if (is_conv(request.conv))
+    if (is_conv(request.problem.conv))
       return Error{ErrorCode::invalid_argument,
                    fmt::format("{}: --rows has no effect on a convolution, whose rows follow from its input; "
                                "leave it out",

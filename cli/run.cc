@@ -5,20 +5,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 
-#include <sluice/tools.h>
+#include <sluice/bench/host.h>
+#include <sluice/bench/session.h>
+#include <sluice/bench/sets.h>
+#include <sluice/compile.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
-#include "bench/conv.h"
-#include "bench/errors.h"
-#include "bench/session.h"
-#include "bench/shapes.h"
 #include "cli/bench_table.h"
 #include "cli/bounded.h"
-#include "cli/host_problem.h"
-#include "cli/packed_host.h"
+#include "cli/errors.h"
 #include "cli/requests.h"
 #include "cli/run_report.h"
 #include "cli/target.h"
@@ -39,80 +37,12 @@ struct RunFlags {
   int hang_s = 90;
 };
 
-/// Two minutes of twin and reference on one core; 8192^3 would take most of a day.
-constexpr double kMaxHostProducts = 1e9;
-// Seconds per multiply-add of twin and of packed reference, comparison included.
-constexpr double kTwinSeconds = 1.1e-7, kPackedSeconds = 4.5e-8;
 constexpr double kShortSeconds = 3;  // shorter waits are not announced
-// All operands together, padding included; each takes some 16 bytes.
-constexpr double kMaxHostElements = 2.5e8;
-
-double elements_of(const Matrix& x, i64 inner, i64 outer, i64 batch) {
-  return static_cast<double>(batch) * static_cast<double>(batch_stride_of(x, inner, outer));
-}
-
-double elements_of(const Problem& p) {
-  if (is_conv(p.conv)) {
-    const bench::ConvElements spans = bench::conv_spans(p.conv);
-    return static_cast<double>(spans.a) + static_cast<double>(spans.b) +
-           (p.epilogue.residual ? 2 : 1) * static_cast<double>(spans.d);
-  }
-  return elements_of(p.a, inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.batch) +
-         elements_of(p.b, inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), p.batch) +
-         elements_of(p.d, d_columns(p), p.m, p.batch) +
-         (p.epilogue.residual ? elements_of(p.c, p.n, p.m, p.batch) : 0);
-}
-
-/// Returns an error if the host twin would take too long or too much memory for `p`, which must have passed
-/// its checks. Padding counts, because the twin multiplies it too.
-Result<void> check_packed_host_size(const Problem& p) {
-  const double products = bench::flops_of(p) / 2;
-  if (products <= kMaxHostProducts) return {};
-  return error_of(ErrorCode::invalid_size,
-                  "{}x{}x{} has {:.3g} multiply-adds: the CPU takes at most {:.0e}; give a smaller --shape, "
-                  "or run it on a GPU",
-                  p.m, p.n, p.k, products, kMaxHostProducts);
-}
-
-Result<void> check_host_size(const Problem& p) {
-  if (is_packed(p)) return check_packed_host_size(p);
-  const double outputs = static_cast<double>(p.m) * p.n * p.batch, products = outputs * p.k;
-  const std::string name = is_conv(p.conv) ? bench::problem_text(p) : bench::shape_text(p);
-  const char* const remedy = is_conv(p.conv) ? "--input or --filter" : "--shape";
-  if (outputs > kMaxHostProducts)
-    return error_of(ErrorCode::invalid_size,
-                    "{} has {:.3g} elements of D: the host twin takes at most {:.0e}; give a smaller "
-                    "{}, or run it on a GPU",
-                    name, outputs, kMaxHostProducts, remedy);
-  if (products > kMaxHostProducts)
-    return error_of(ErrorCode::invalid_size,
-                    "{} has {:.3g} multiply-adds: the host twin takes at most {:.0e}, in about two minutes; "
-                    "give a smaller {}, or run it on a GPU",
-                    name, products, kMaxHostProducts, remedy);
-  const double elements = elements_of(p);
-  if (elements > kMaxHostElements)
-    return error_of(ErrorCode::invalid_size,
-                    "the operands of {} have {:.3g} elements, padding between rows included: the host twin "
-                    "takes at most {:.2g}; give a smaller {} or {}, or run it on a GPU",
-                    name, elements, kMaxHostElements, remedy, is_conv(p.conv) ? "pitch" : "--ld");
-  return {};
-}
 
 // ---- without a GPU ----
-Result<Plan> host_plan_of(const bench::Request& request, const RecordBook& records) {
-  return is_packed(request.problem) ? gemm::plan(request.problem, DeviceInfo{}, request.overrides, records)
-                                    : plan_with_roles(request.problem, request.overrides, records);
-}
-
-double seconds_on_host(const Problem& p) {
-  if (is_packed(p)) return kPackedSeconds * bench::flops_of(p) / 2;
-  return kTwinSeconds * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
-         static_cast<double>(p.batch);
-}
-
 /// Prints the seconds that the host needs, if they are many, and returns them.
 double announced_seconds(const Problem& p) {
-  const double seconds = seconds_on_host(p);
+  const double seconds = bench::seconds_on_host(p);
   if (seconds > kShortSeconds) {
     print_row("time", fmt::format("about {:.0f} s on one core of this CPU", seconds));
     std::fflush(stdout);
@@ -120,43 +50,23 @@ double announced_seconds(const Problem& p) {
   return seconds;
 }
 
-Result<bool> verified_by_twin(const bench::Request& request, const Plan& plan, u64 seed) {
-  Waiting shown("verify", announced_seconds(plan.problem));
-  HostProblem problem(plan.problem, request.alpha, request.beta, seed);
-  const auto start = std::chrono::steady_clock::now();
-  SLUICE_TAKE(const twin::TwinReport twin, problem.run(plan, seed));
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const HostComparison found = problem.compare();
-  shown.stop();
-  print_row("host twin", fmt::format("{} clusters, {} tiles, {} loads, {} stores, {} steps, {} switches of "
-                                     "role; {:.2f} s",
-                                     twin.clusters, twin.tiles, twin.loads, twin.stores, twin.steps,
-                                     twin.context_switches, seconds));
-  print_verdict(found.passed(), describe(found));
-  return found.passed();
-}
-Result<bool> verified_through_blob(const Plan& plan, u64 seed) {
-  Waiting shown("verify", announced_seconds(plan.problem));
-  SLUICE_TAKE(const Comparison whole, compare_on_host(plan.problem, packed::DataKind::exact, seed));
-  SLUICE_TAKE(const Comparison real, compare_on_host(plan.problem, packed::DataKind::real, seed));
-  shown.stop();
-  print_verdict(whole.passed(), "whole data, through the packed blob: " + describe(whole));
-  print_verdict(real.passed(), "real data, through the packed blob: " + describe(real));
-  return whole.passed() && real.passed();
-}
-
 /// Computes the product on the host, prints the comparison, and returns whether it is right.
 Result<bool> run_on_host(const bench::Request& request, const RunFlags& flags, const RecordBook& records) {
-  SLUICE_TAKE(const Plan plan, host_plan_of(request, records));
-  SLUICE_TRY(check_host_size(plan.problem));
-  const Options options = options_from_environment();
+  SLUICE_TAKE(const Plan plan, bench::plan_for_host(request, records));
   fmt::print("{}{}", pointwise_line(request), describe(plan));
-  if (!flags.no_compile) {
-    const KernelCache cache(options);
-    for (const std::string& unit : gemm::units_of(plan)) SLUICE_TRY(compile_and_print(cache, unit));
+  if (!flags.no_compile)
+    for (const std::string& unit : gemm::units_of(plan))
+      SLUICE_TRY(build_and_print(unit, options_from_environment()));
+  Waiting shown("verify", announced_seconds(plan.problem));
+  SLUICE_TAKE(const bench::HostRun run, bench::run_on_host(request, plan, flags.seed));
+  shown.stop();
+  if (!run.twin.empty()) print_row("host twin", run.twin);
+  bool right = true;
+  for (const bench::HostVerdict& verdict : run.verdicts) {
+    print_verdict(verdict.right, verdict.text);
+    right = right && verdict.right;
   }
-  return is_packed(plan.problem) ? verified_through_blob(plan, flags.seed)
-                                 : verified_by_twin(request, plan, flags.seed);
+  return right;
 }
 
 // ---- on a GPU ----
@@ -175,11 +85,10 @@ void print_ratios(const bench::RunRecord& run, const bench::ShapeRecord& shape) 
 }
 
 Result<bool> run_on_gpu(const bench::Request& request, const bench::Lab& lab, Watchdog& watchdog) {
-  const Device& device = lab.device;
+  const Device& device = device_of(lab);
   SLUICE_TAKE(const Plan plan, plan_of(request, device.info(), device.records()));
   fmt::print("{}{}", pointwise_line(request), describe(plan));
-  for (const std::string& unit : gemm::units_of(plan))
-    SLUICE_TRY(compile_and_print(tools::kernel_cache(device), unit));
+  for (const std::string& unit : gemm::units_of(plan)) SLUICE_TRY(build_and_print(unit, device));
   const bench::RunRecord run = bench::describe_run(lab);
   const std::string name = bench::name_of(request);
   const bench::ShapeRecord shape = bench::measure_shape(
@@ -236,15 +145,17 @@ Result<int> run_run(const RunFlags& flags) {
     return run_all(requests,
                    [&](const auto& request) { return run_on_host(request, flags, target.records); });
   }
-  const bench::Method method{.cold = !flags.warm, .seed = flags.seed};
-  SLUICE_TAKE(bench::Lab lab, bench::open_lab(*target.device, method, flags.cublaslt));
-  const bool convolution = is_conv(requests.front().conv);
-  if (convolution) bench::load_cudnn(lab, flags.cudnn);
+  const bool convolution = is_conv(requests.front().problem.conv);
+  SLUICE_TAKE(const auto lab,
+              bench::open_lab(*target.device, {.method = {.cold = !flags.warm, .seed = flags.seed},
+                                               .cublaslt = flags.cublaslt,
+                                               .convolutions = convolution,
+                                               .cudnn = flags.cudnn}));
   print_row("device", target.device->info().name);
-  if (convolution && !lab.cudnn) print_row("peer", lab.without_cudnn);
-  if (!convolution && !lab.cublaslt) print_row("peer", lab.without_peer);
+  const std::string& without = convolution ? without_cudnn(*lab) : without_cublaslt(*lab);
+  if (!without.empty()) print_row("peer", without);
   Watchdog watchdog(flags.hang_s);
-  return run_all(requests, [&](const auto& request) { return run_on_gpu(request, lab, watchdog); });
+  return run_all(requests, [&](const auto& request) { return run_on_gpu(request, *lab, watchdog); });
 }
 
 }  // namespace

@@ -5,7 +5,8 @@
 
 #include <chrono>
 
-#include <sluice/tools.h>
+#include <sluice/text.h>
+#include <sluice/try.h>
 
 #include "cli/terminal.h"
 
@@ -20,20 +21,28 @@ void print_verdict(bool right, const std::string& text) {
             paint(stdout, right ? Colour::green : Colour::red, (right ? "yes: " : "NO: ") + text));
 }
 
-Result<void> compile_and_print(const KernelCache& cache, const std::string& unit) {
-  const int compiles = cache.stats().compiles;
+namespace {
+
+template <class Where>
+Result<void> build(const std::string& unit, const Where& where) {
   const auto start = std::chrono::steady_clock::now();
-  const auto cubin = cache.get(unit);
+  SLUICE_TAKE(const BuiltKernel kernel, build_unit(unit, where));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (!cubin) return cubin.error();
-  const BuildReport& report = (*cubin)->report;
-  const bool fresh = cache.stats().compiles > compiles;
   print_row("kernel", fmt::format("{} in {:.3f} s for sm_90a by {}: {} registers, {} bytes spilled, {} KB",
-                                  fresh ? "compiled" : "cached, read", seconds, report.compiler,
-                                  report.registers, report.spill_bytes, (*cubin)->image.size() / 1024));
-  const std::string unkept = cache.disk_problem().empty() ? cache.write_problem() : cache.disk_problem();
-  if (fresh && !unkept.empty()) print_row("cache", "the kernel was not kept: " + printable(unkept));
+                                  kernel.compiled ? "compiled" : "cached, read", seconds, kernel.compiler,
+                                  kernel.registers, kernel.spill_bytes, kernel.bytes / 1024));
+  if (!kernel.not_stored.empty())
+    print_row("cache", "the kernel was not kept: " + printable(kernel.not_stored));
   return {};
+}
+
+}  // namespace
+
+Result<void> build_and_print(const std::string& unit, const Options& options) {
+  return build(unit, options);
+}
+Result<void> build_and_print(const std::string& unit, const Device& device) {
+  return build(unit, device);
 }
 
 }  // namespace sluice::cli

@@ -4,14 +4,15 @@
 
 #include <string>
 
-#include <sluice/tools.h>
+#include <sluice/compile.h>
 
 namespace sluice::cli {
 
 void print_row(const char* key, const std::string& value);
 void print_verdict(bool right, const std::string& text);
-/// Gets the cubin of a unit from the cache, as prepare() does. Prints where it came from and, if it could not
-/// be stored on disk, why.
-Result<void> compile_and_print(const KernelCache& cache, const std::string& unit);
+/// Finds or compiles a unit, as prepare() does. Prints where it came from and, if it could not be stored on
+/// disk, why.
+Result<void> build_and_print(const std::string& unit, const Options& options);
+Result<void> build_and_print(const std::string& unit, const Device& device);
 
 }  // namespace sluice::cli

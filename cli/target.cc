@@ -5,15 +5,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <sluice/tools.h>
+#include <sluice/bench/parse.h>
+#include <sluice/machine.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
-
-#include "bench/parse.h"
 
 namespace sluice::cli {
 
 bool has_driver() {
-  return load_driver().ok();
+  return cuda_driver().ok();
 }
 
 Result<Target> find_target(const std::string& name, const Options& options) {

@@ -9,7 +9,7 @@
 #include <chrono>
 #include <cstdlib>
 
-#include <sluice/tools.h>
+#include <sluice/text.h>
 
 namespace sluice::cli {
 namespace {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // `sluice tune`: finds the fastest configuration of each problem within a time budget, and stores a tuning
-// record after each problem. The search is in bench/tune/tune.h; this file chooses problems, prints and
-// stores.
+// record after each problem. The search is in bench/tune; this file chooses problems and prints.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <set>
 
-#include <sluice/tools.h>
+#include <sluice/bench/tune.h>
+#include <sluice/machine.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
-#include "bench/errors.h"
-#include "bench/tune/gpu.h"
-#include "bench/tune/report.h"
 #include "cli/bounded.h"
 #include "cli/command_line.h"
+#include "cli/errors.h"
 #include "cli/measure_flags.h"
 #include "cli/requests.h"
 #include "cli/target.h"
@@ -35,7 +35,6 @@ struct TuneFlags {
   RequestFlags requests;
   std::string only, json, commit, records, out;
   std::string device = "0";
-  bool again = false;
   int hang_s = 90;
   bench::TuneSettings settings;
   bench::Method method{.peer = false};
@@ -56,8 +55,8 @@ Result<std::vector<bench::Request>> listed_problems(const TuneFlags& flags) {
         "nothing to tune: name problems with --set, --shapes or --model, or one with --shape or --conv");
   SLUICE_TAKE(std::vector<bench::Request> requests, requests_of(given));
   for (const bench::Request& request : requests) {
-    const bench::Scalars usual = scalars_of(bench::request_of(request.problem)), own = scalars_of(request);
-    if (own.alpha != usual.alpha || own.beta != usual.beta)
+    const bench::Request usual = bench::request_of(request.problem);
+    if (request.alpha != usual.alpha || request.beta != usual.beta)
       return of_problem(request, "--alpha and --beta have no effect here: leave them out of the file");
     if (has_overrides(request))
       return of_problem(request,
@@ -66,39 +65,33 @@ Result<std::vector<bench::Request>> listed_problems(const TuneFlags& flags) {
   return requests;
 }
 
-/// Returns the tuning key of a problem; an error if the problem cannot be tuned.
-Result<TuningKey> key_of_tunable(const bench::Request& request) {
-  const Result<Plan> plan = plan_of(request, DeviceInfo{}, shipped_records());
-  if (!plan) return within(bench::name_of(request), plan.error());
-  if (bench::has_no_product(plan->problem))
+/// Returns the name of the record of a problem; an error if the problem cannot be tuned.
+Result<std::string> record_of_tunable(const bench::Request& request) {
+  const Result<std::string> record = record_name(request.problem, DeviceInfo{});
+  if (!record) return within(bench::name_of(request), record.error());
+  if (bench::has_no_product(request.problem))
     return of_problem(request, "a product without elements has nothing to tune; leave it out");
-  return key_of(plan->problem, DeviceInfo{});
+  return record;
 }
 
-/// Problems to tune. convs[i] is the convolution of problem i, if it has one.
-struct Work {
-  std::vector<Problem> problems;
-  std::vector<Conv> convs;
-
-  std::string name(size_t index) const { return bench::name_of(problems[index], convs[index]); }
-};
-
-/// Returns the problems in their order, one per recipe, because equal recipes share a record.
-Result<Work> work_of(const TuneFlags& flags) {
+/// Returns the problems in their order, one per record, because equal recipes share one.
+Result<std::vector<Problem>> problems_of(const TuneFlags& flags) {
   SLUICE_TAKE(const std::vector<bench::Request> listed, listed_problems(flags));
-  Work work;
-  std::set<TuningKey> seen;
+  std::vector<Problem> problems;
+  std::set<std::string> seen;
   for (const bench::Request& request : listed) {
     if (bench::name_of(request).find(flags.only) == std::string::npos) continue;
-    SLUICE_TAKE(TuningKey key, key_of_tunable(request));
-    if (!seen.insert(std::move(key)).second) continue;
-    work.problems.push_back(request.problem);
-    work.convs.push_back(request.conv);
+    SLUICE_TAKE(std::string record, record_of_tunable(request));
+    if (seen.insert(std::move(record)).second) problems.push_back(request.problem);
   }
-  if (work.problems.empty())
+  if (problems.empty())
     return bad_argument("no problem of the list has {} in its name: give a part of one",
                         in_quotes(flags.only));
-  return work;
+  return problems;
+}
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 void print_result(const TuneResult& result, const std::string& name) {
@@ -127,108 +120,65 @@ class Clock {
   int measured_ = 0;
 };
 
-/// A whole run, from the first problem to the summary.
-class Session {
- public:
-  Session(const TuneFlags& flags, const bench::Lab& lab, RecordStore& store)
-      : flags_(flags), lab_(lab), store_(store), machine_(lab), run_(run_record(lab, flags.commit)) {
-    run_.tune = flags.settings.every ? 0 : flags.settings.top;
-  }
-
-  Result<int> run(const Work& work, const std::string& where) {
-    const std::vector<Problem>& problems = work.problems;
-    const DeviceInfo& info = lab_.device.info();
-    fmt::print("{}, driver {}; {} in {:.0f} s; {}\n\n", info.name, driver(),
-               counted(problems.size(), "problem"), flags_.settings.budget_s,
-               bench::method_text(lab_.method));
-    fmt::print("{}", paint(stdout, Colour::bold, tune_header()));
-    const int total = static_cast<int>(problems.size());
-    Progress bar("tune");
-    Watchdog watchdog(flags_.hang_s);
-    Clock clock(machine_.now_s(), flags_.settings.budget_s);
-    int done = 0;
-    const bench::TuneHooks hooks{
-        .known = [&](const Problem& problem) { return is_known(problem); },
-        .recorded = [&](const Problem& problem) { return recorded(problem); },
-        .phase =
-            [&](const std::string& what) {
-              const std::string name = work.name(static_cast<size_t>(done));
-              watchdog.step(fmt::format("{}: {}", name, what));
-              bar.update(done, total,
-                         fmt::format("{}, {}: {}", clock.left(machine_.now_s(), total - done), name, what));
-            },
-        .finished =
-            [&](const TuneResult& result) {
-              const size_t index = static_cast<size_t>(done++);
-              clock.finished(result.state == TuneState::tuned || result.state == TuneState::failed);
-              bar.clear();
-              print_result(result, work.name(index));
-              return keep(result, work.convs[index]);
-            }};
-    const bench::TuneRun found = bench::tune(machine_, info, problems, flags_.settings, hooks);
-    bar.clear();
-    fmt::print("\n{}", tune_summary(found.results, where, clock.elapsed_s(machine_.now_s())));
-    if (found.ended) return within("the run ended early, what was found until then is stored", *found.ended);
-    const bench::TuneSummary s = bench::summarise(found.results);
-    return s.wrong_kernels == 0 && s.failed == 0 ? kExitOk : kExitNo;
-  }
-
- private:
-  std::string driver() const { return run_.driver.empty() ? "unknown" : run_.driver; }
-
-  /// Returns the plan of the record that would be replaced, else of the record that the planner would use
-  /// now.
-  std::optional<Plan> recorded(const Problem& problem) const {
-    const RecordBook books[] = {book_of(store_.records()), lab_.device.records()};
-    return bench::recorded_plan(problem, lab_.device.info(), books);
-  }
-
-  /// True if the problem has a record that this version of sluice made under this driver.
-  bool is_known(const Problem& problem) const {
-    if (flags_.again) return false;
-    const TuningRecord* record = store_.find(key_of(problem, lab_.device.info()));
-    return record != nullptr && record->sluice == library_version() && record->driver == driver();
-  }
-
-  Result<void> keep(const TuneResult& result, const Conv& conv) {
-    if (result.state == TuneState::tuned) {
-      const TuningRecord record = bench::record_of(result, {.device = lab_.device.info(),
-                                                            .driver = driver(),
-                                                            .date = utc_now(),
-                                                            .method = bench::method_text(lab_.method)});
-      SLUICE_TRY(store_.save(record));
-    }
-    if (flags_.json.empty() || result.state == TuneState::known || result.state == TuneState::no_time)
-      return {};
-    run_.shapes.push_back(bench::shape_record_of(result));
-    if (is_conv(conv)) run_.shapes.back().conv = conv;
-    run_.shapes.back().copies = machine_.copies();
-    run_.shapes.back().telemetry = machine_.telemetry();
-    return bench::write_json(run_, flags_.json);
-  }
-
-  const TuneFlags& flags_;
-  const bench::Lab& lab_;
-  RecordStore& store_;
-  bench::GpuTuneMachine machine_;
-  bench::RunRecord run_;
-};
+/// Tunes the problems, from the first to the summary. `where`: the folder or file of the records.
+Result<int> tune_all(const TuneFlags& flags, const bench::Lab& lab, RecordFile& records,
+                     const std::vector<Problem>& problems, const std::string& where) {
+  bench::RunRecord run = run_record(lab, flags.commit);
+  run.tune = flags.settings.every ? 0 : flags.settings.top;
+  fmt::print("{}, driver {}; {} in {:.0f} s; {}\n\n", device_of(lab).info().name,
+             run.driver.empty() ? "unknown" : run.driver, counted(problems.size(), "problem"),
+             flags.settings.budget_s, bench::method_text(flags.method));
+  fmt::print("{}", paint(stdout, Colour::bold, tune_header()));
+  const int total = static_cast<int>(problems.size());
+  Progress bar("tune");
+  Watchdog watchdog(flags.hang_s);
+  Clock clock(now_s(), flags.settings.budget_s);
+  size_t done = 0;
+  std::vector<Problem> lowered;
+  for (const Problem& problem : problems) lowered.push_back(bench::lowered(problem));
+  const bench::TuneHooks hooks{
+      .phase =
+          [&](const std::string& what) {
+            const std::string name = bench::name_of(problems[done]);
+            watchdog.step(fmt::format("{}: {}", name, what));
+            const int begun = static_cast<int>(done);
+            bar.update(begun, total,
+                       fmt::format("{}, {}: {}", clock.left(now_s(), total - begun), name, what));
+          },
+      .finished = [&](const TuneResult& result) -> Result<void> {
+        const Problem& problem = problems[done++];
+        clock.finished(result.state == TuneState::tuned || result.state == TuneState::failed);
+        bar.clear();
+        print_result(result, bench::name_of(problem));
+        if (flags.json.empty() || result.state == TuneState::known || result.state == TuneState::no_time)
+          return {};
+        run.shapes.push_back(bench::shape_record_of(result));
+        run.shapes.back().problem.conv = problem.conv;
+        return bench::write_json(run, flags.json);
+      }};
+  const bench::TuneRun found = bench::tune(lab, records, lowered, flags.settings, hooks);
+  bar.clear();
+  fmt::print("\n{}", tune_summary(found.results, where, clock.elapsed_s(now_s())));
+  if (found.ended) return within("the run ended early, what was found until then is stored", *found.ended);
+  const bench::TuneSummary s = bench::summarise(found.results);
+  return s.wrong_kernels == 0 && s.failed == 0 ? kExitOk : kExitNo;
+}
 
 Result<int> run_tune(const TuneFlags& flags) {
   if (!(flags.settings.budget_s > 0))
     return bad_argument("--budget-s {} must be above 0", flags.settings.budget_s);
-  SLUICE_TAKE(const Work work, work_of(flags));
+  SLUICE_TAKE(const std::vector<Problem> problems, problems_of(flags));
   const Options options = options_from_environment();
-  SLUICE_TAKE(RecordStore store, open_store(flags.out, flags.records, options));
+  SLUICE_TAKE(RecordFile records, RecordFile::open(flags.out, flags.records, options));
   SLUICE_TAKE(const Device device,
               gpu_of(flags.device, options, "tune measures GPUs: without one there are plan and compile"));
-  for (const std::string& trouble : store.troubles())
+  for (const std::string& trouble : records.troubles())
     fmt::print("{}\n", paint(stdout, Colour::yellow, "passed over: " + trouble));
-  SLUICE_TAKE(const bench::Lab lab, bench::open_lab(device, flags.method, ""));
+  SLUICE_TAKE(const auto lab, bench::open_lab(device, {.method = flags.method}));
   const std::string where = !flags.out.empty()       ? flags.out
                             : !flags.records.empty() ? flags.records
                                                      : options.records_dir;
-  return Session(flags, lab, store).run(work, where);
+  return tune_all(flags, *lab, records, problems, where);
 }
 
 }  // namespace
@@ -251,7 +201,8 @@ Verb add_tune_verb(CLI::App& app) {
       "--records", f.records,
       "Folder to keep the records in (else SLUICE_RECORDS_DIR or ~/.local/share/sluice/records)");
   verb->add_option("--out", f.out, "One file for all records instead: the form that ships");
-  verb->add_flag("--again", f.again, "Measure problems too that this version and driver have a record of");
+  verb->add_flag("--again", f.settings.again,
+                 "Measure problems too that this version and driver have a record of");
   verb->add_option("--json", f.json, "Write every candidate's time here, as sluice bench --tune does");
   bounded(verb->add_option("--rounds", f.settings.careful_rounds, "Timed replays of every finalist"),
           bench::kLeastRounds, 1000);

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "bench/shapes.h"
-#include "bench/tune/report.h"
+#include <sluice/bench/sets.h>
+
 #include "cli/table.h"
 
 namespace sluice::cli {

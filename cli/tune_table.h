@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/tune/tune.h"
+#include <sluice/bench/tune.h>
 
 namespace sluice::cli {
 

@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include <sluice/spec/base.h>
-#include <sluice/tools.h>
+#include <sluice/text.h>
 
 #include "cli/nearest.h"
 

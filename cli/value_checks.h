@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <sluice/tools.h>
+#include <sluice/choices.h>
 
 namespace CLI {
 class App;
@@ -20,7 +20,7 @@ namespace sluice::cli {
 /// other numbers must be finite floats, and text must not be empty.
 void check_values(CLI::App& app);
 
-/// Adds the range check of a planner override (host/planner/field_checks.h). Its message names the flag.
+/// Adds the range check of a planner's choice (sluice/choices.h). Its message names the flag.
 void check_range(CLI::Option* option, const FieldRange& range);
 
 /// Returns "" if no comma-separated option in `words` has an empty value, else a message. CLI11 silently

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A verb: a CLI11 subcommand and the function that runs it. Each verb has its own file. main.cc lists the
-// verbs and runs the one that is named. Only main.cc converts an Error to text and an exit code.
+// verbs, program.cc runs the one that is named. Only program.cc converts an Error to text and an exit code.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -21,12 +21,9 @@ Verb add_run_verb(CLI::App& app);
 Verb add_plan_verb(CLI::App& app);
 Verb add_compile_verb(CLI::App& app);
 Verb add_bench_verb(CLI::App& app);
-Verb add_rows_verb(CLI::App& app);
 Verb add_chain_verb(CLI::App& app);
 Verb add_tune_verb(CLI::App& app);
-Verb add_verify_verb(CLI::App& app);
 Verb add_doctor_verb(CLI::App& app);
 Verb add_pack_verb(CLI::App& app);
-Verb add_calibrate_verb(CLI::App& app);
 
 }  // namespace sluice::cli

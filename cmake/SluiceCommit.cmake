@@ -2,7 +2,7 @@
 # Runs in each build: writes into OUT the commit of SOURCE and the hashes of its parts, for records and
 # certificates. The commit ends in "-dirty" if files are modified or untracked, because folders are globbed.
 # Without git the commit is empty. OUT is written only if it changes.
-set(rooms include sluice cli bench cmake tests tools python CMakeLists.txt CMakePresets.json :!bench/results)
+set(rooms include sluice cli bench lab cmake tests tools python CMakeLists.txt CMakePresets.json :!bench/results)
 execute_process(COMMAND git -C ${SOURCE} rev-parse HEAD OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE
                 RESULT_VARIABLE failed ERROR_QUIET)
 set(lines "")

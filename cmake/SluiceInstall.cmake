@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS sluice_lib EXPORT sluiceTargets)
 install(TARGETS sluice_c EXPORT sluiceTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY include/sluice DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY include/sluice DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN bench EXCLUDE)
 install(DIRECTORY sluice/spec DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice FILES_MATCHING PATTERN "*.h")
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
 install(EXPORT sluiceTargets NAMESPACE sluice:: DESTINATION ${package_dir})

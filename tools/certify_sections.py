@@ -18,7 +18,7 @@ RATES = "pack.keeps_up_with_memory"  # measures time, so nothing else may run
 # calls.
 LAUNCH = ("sluice/host/ops/*", "sluice/host/driver/*")
 UNITS = ("sluice/host/text/units.*", "sluice/host/text/*_units.*", "sluice/host/text/field*", "sluice/host/text/printer.cc",
-         "sluice/host/text/conv_text.*", "sluice/host/text/overlap_text.h", "sluice/host/text/enumerations.h")
+         "sluice/host/text/conv_text.*", "sluice/host/text/overlap_text.h", "include/sluice/names.h")
 LENT = ("sluice/host/device/workspace*", "sluice/host/device/capture*")
 PLANNER = ("sluice/host/planner/**/*",)
 PACKAGE = ("python/sluice/**/*.py", "sluice/c_api/*")
@@ -107,8 +107,8 @@ def python_parts(setting: Setting) -> tuple[Part, ...]:
 
 
 def verb_parts(setting: Setting, name: str, told: str, *words: str) -> tuple[Part, ...]:
-    """Returns the one part of a verb of the tool that writes logs/`told`."""
-    return (Part(name, 120, 540, command=(str(setting.build / "sluice"), *words, "--json", str(setting.logs / told))),)
+    """Returns the one part of a verb of the lab that writes logs/`told`."""
+    return (Part(name, 120, 540, command=(str(setting.build / "sluice_lab"), *words, "--json", str(setting.logs / told))),)
 
 
 TOOLS = ("racecheck", "memcheck", "initcheck", "synccheck")

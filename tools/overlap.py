@@ -17,7 +17,7 @@ import sys
 import tree
 
 LIST = "tools/overlap_pairs.txt"
-FOLDERS = ("sluice", "include", "cli", "bench", "python")
+FOLDERS = ("sluice", "include", "cli", "bench", "lab", "python")
 LEAST, RUN, TOKENS = 0.25, 12, 150
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|[A-Za-z_]\w*|\d[\w.\']*|::|->|<<|>>|[-+*/%&|^=!<>]=|&&|\|\||[^\s\w]')
 

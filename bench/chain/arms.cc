@@ -7,11 +7,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include <sluice/chain.h>
+#include <sluice/host/driver/memory.h>
+#include <sluice/host/planner/dense/tuned_choice.h>
 #include <sluice/reference/element.h>
-#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/chain/check.h"
+#include "bench/device.h"
 
 namespace sluice::bench {
 namespace {
@@ -54,7 +57,7 @@ Result<void> run_once(const Work& work, const ReplayCall& replay, int input) {
 /// Runs `replay` on input number `input` and copies the resulting activations to `expected`.
 Result<void> expect(const Work& work, const ReplayCall& replay, int input, const DeviceBuffer& expected) {
   SLUICE_TRY(run_once(work, replay, input));
-  SLUICE_TRY(tools::copy_async(work.lab.device, expected, work.data.activations().data(), work.stream()));
+  SLUICE_TRY(copy_async(work.lab.device, expected, work.data.activations().data(), work.stream()));
   return work.lab.stream.synchronize();
 }
 

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The variants ("arms") of a chain's measurement, one per way to run the chain. Each is captured as a graph,
 // and its results are compared bit by bit with those of the same kernels without overlap. Part of
-// chain/session.h.
+// sluice/bench/chain.h.
 #pragma once
 
 #include <functional>
 #include <optional>
 
-#include "bench/chain/session.h"
+#include <sluice/bench/chain.h>
+
+#include "bench/chain/data.h"
+#include "bench/chain/tune.h"
+#include "bench/comparer.h"
+#include "bench/lab.h"
 
 namespace sluice::bench {
 

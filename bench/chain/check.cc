@@ -4,8 +4,8 @@
 
 #include <cmath>
 
+#include <sluice/chain.h>
 #include <sluice/check/packed_check.h>
-#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/contender/sluice_contender.h"

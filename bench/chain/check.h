@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks each product of a variant separately, and bounds the distance between the results of two variants.
-// Part of chain/session.h.
+// Part of sluice/bench/chain.h.
 #pragma once
 
 #include <sluice/chain.h>

@@ -7,10 +7,12 @@
 #include <cmath>
 #include <random>
 
+#include <sluice/host/driver/memory.h>
 #include <sluice/pack.h>
 #include <sluice/reference/element.h>
-#include <sluice/tools.h>
 #include <sluice/try.h>
+
+#include "bench/device.h"
 
 namespace sluice::bench {
 namespace {
@@ -146,7 +148,7 @@ Result<void> ChainData::make_packed(const Lab& lab) {
 
 Result<void> ChainData::set_input(int which, Stream stream) const {
   const u8* const from = static_cast<const u8*>(inputs_[0].args().a) + which % kInputs * input_.bytes();
-  return tools::copy_async(*device_, input_, from, stream);
+  return copy_async(*device_, input_, from, stream);
 }
 
 }  // namespace sluice::bench

@@ -11,6 +11,8 @@
 #include <optional>
 #include <string_view>
 
+#include <sluice/text.h>
+
 namespace sluice::bench {
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include <sluice/tools.h>
+#include <sluice/host/text/json_text.h>
 
 namespace sluice::bench {
 

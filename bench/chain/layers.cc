@@ -6,9 +6,10 @@
 #include <cmath>
 #include <iterator>
 
-#include <sluice/tools.h>
+#include <sluice/bench/parse.h>
+#include <sluice/chain.h>
 
-#include "bench/names.h"
+#include "bench/errors.h"
 
 namespace sluice::bench {
 namespace {

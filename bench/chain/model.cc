@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/chain/model.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,12 +7,15 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include <sluice/tools.h>
+#include <sluice/bench/chain.h>
+#include <sluice/bench/parse.h>
+#include <sluice/host/text/json_text.h>
+#include <sluice/host/text/text_file.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
 #include "bench/chain/layer_rules.h"
 #include "bench/errors.h"
-#include "bench/parse.h"
 
 namespace sluice::bench {
 namespace {

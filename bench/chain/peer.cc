@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <sluice/tools.h>
+#include <sluice/chain/chain.h>
 #include <sluice/try.h>
 
 #include "bench/chain/check.h"

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/chain/record.h"
-
+#include "bench/chain/layers.h"
 #include "bench/json.h"
 
 namespace sluice::bench {
 namespace {
 
-Json search_json(const tuning::Found& found) {
-  Json json{{"tried", found.tried()}, {"kept", found.kept()}};
-  json["axes"] = array_of(found.axes, [](const tuning::AxisGain& axis) {
+Json search_json(const ChainSearch& found) {
+  Json json{{"tried", found.tried}, {"kept", found.kept}};
+  json["axes"] = array_of(found.axes, [](const ChainSearch::Axis& axis) {
     return Json{
         {"axis", axis.name}, {"tried", axis.tried}, {"kept", axis.kept}, {"gain", rounded(axis.gain)}};
   });

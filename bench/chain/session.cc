@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // All variants share weights and activations, and run one after the other in one stream.
-#include "bench/chain/session.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 
+#include <sluice/bench/chain.h>
+#include <sluice/chain.h>
+#include <sluice/chain/tuning/tune.h>
 #include <sluice/check/verify_units.h>
-#include <sluice/tools.h>
+#include <sluice/host/driver/events.h>
+#include <sluice/host/driver/memory.h>
+#include <sluice/host/planner/device_rates.h>
+#include <sluice/host/text/pack_units.h>
+#include <sluice/quantiles.h>
 #include <sluice/try.h>
 
 #include "bench/chain/arms.h"
@@ -72,6 +77,17 @@ Arm peer_arm(const Work& work, const Arm& off) {
   return arm;
 }
 
+ChainSearch search_of(const tuning::Found& found) {
+  ChainSearch search{.axes = {},
+                     .tried = found.tried(),
+                     .kept = found.kept(),
+                     .refused = found.refused,
+                     .why_refused = found.why_refused};
+  for (const tuning::AxisGain& axis : found.axes)
+    search.axes.push_back({axis.name, axis.tried, axis.kept, axis.gain});
+  return search;
+}
+
 /// Tunes the variant if the spec says so, then captures it as a graph and compares its results.
 Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) {
   arm.record.name = spec.name;
@@ -80,7 +96,7 @@ Result<void> make_arm(const Work& work, ArmSpec spec, const Arm& off, Arm& arm) 
                 tune_chain(work.lab, work.data, {spec.fusion, spec.tune_s, spec.trials}, work.phase));
     arm.tuning = layer;
     const tuning::Found& found = layer.tuning.found;
-    arm.record.search = found;
+    arm.record.search = search_of(found);
     spec.choices = found.choices;
     // The tuner's choices already contain the overlap of each step.
     spec.options = {.overlap = ChainOverlap::off};
@@ -137,13 +153,17 @@ Result<void> measure(const Lab& lab, const ChainCase& item, const Phase& phase, 
     if (!arms[i].tuning) continue;
     const Times times{arms[i].record.us.median, off_us(item, arms, item.arms[i - 1].fusion)};
     if (times.tuned_us > 0 && times.off_us > 0)
-      record.tuned.push_back(tuned_chain(lab, *arms[i].tuning, times));
+      record.tuned.push_back(std::make_shared<const TunedChain>(tuned_chain(lab, *arms[i].tuning, times)));
   }
   for (Arm& arm : arms) record.arms.push_back(std::move(arm.record));
   return {};
 }
 
 }  // namespace
+
+double chain_peak_bytes_per_us(const DeviceInfo& device) {
+  return 4.6e6 * hbm_share(device);
+}
 
 bool ArmRecord::right() const {
   if (!error.empty()) return false;

@@ -2,10 +2,11 @@
 // Runs the tuner of chains on the bench's layers. Used by chain/session.cc.
 #pragma once
 
-#include <sluice/tools.h>
+#include <sluice/bench/session.h>
+#include <sluice/chain/tuning/tune.h>
 
 #include "bench/chain/data.h"
-#include "bench/session.h"
+#include "bench/lab.h"
 
 namespace sluice::bench {
 
@@ -28,9 +29,6 @@ struct LayerTuneRequest {
   double budget_s = 0;  // upper limit of the search time
   std::function<void(const std::string& json)> trials{};
 };
-
-/// Fewest layers of a chain that is tuned. With fewer, the weights would stay in L2 between replays.
-inline constexpr int kLeastTunedLayers = 4;
 
 /// Errors: those of tuning::tune_steps.
 Result<LayerTuning> tune_chain(const Lab& lab, const ChainData& data, const LayerTuneRequest& request,

@@ -6,10 +6,11 @@
 
 #include <algorithm>
 
+#include <sluice/host/driver/memory.h>
 #include <sluice/spec/conv_problem.h>
-#include <sluice/tools.h>
 #include <sluice/try.h>
 
+#include "bench/device.h"
 #include "bench/errors.h"
 
 namespace sluice::bench {
@@ -85,7 +86,7 @@ Result<ConvPeers> ConvPeers::create(const Lab& lab, const Conv& conv, std::span<
   const Problem& p = copies[0].problem();
   if (lab.cudnn == nullptr) return Error{ErrorCode::toolchain, lab.without_cudnn};
   SLUICE_TAKE(const CudnnConvolution stated, cudnn_convolution(conv, p, copies[0].spec().alpha));
-  const ContextScope scope(tools::context_of(lab.device));
+  const ContextScope scope(context_of(lab.device));
   SLUICE_TRY(scope.entered());
   ConvPeers made(lab, conv, copies);
   SLUICE_TAKE(made.found_, plans_of(*lab.cudnn, stated));
@@ -98,7 +99,7 @@ Result<ConvPeers> ConvPeers::create(const Lab& lab, const Conv& conv, std::span<
   if (!is_16bit(p.a.type) || p.d.type != DType::fp32 || filter_elements(conv) % kAddVector != 0)
     return Error{ErrorCode::invalid_type,
                  "the kernel beside cuDNN adds bf16 or fp16 to fp32, four at a time"};
-  SLUICE_TAKE(made.adds_, tools::load_unit(lab.device, add_unit_text(p.a.type)));
+  SLUICE_TAKE(made.adds_, load_unit(lab.device, add_unit_text(p.a.type)));
   SLUICE_TAKE(made.product_, DeviceBuffer::allocate(lab.device, filter_elements(conv) * bytes_of(p.a.type)));
   return made;
 }
@@ -127,7 +128,7 @@ Contender ConvPeers::contender(int number, const std::string& name) const {
                            filter_elements(conv_) / kAddVector};
     const i64 blocks =
         std::min<i64>(ceil_div(params.vectors, i64{kAddThreads}), 8 * lab_->device.info().sm_count);
-    return tools::launch(lab_->device, *adds_, {.grid_x = static_cast<u32>(blocks), .block_x = kAddThreads},
+    return launch_module(lab_->device, *adds_, {.grid_x = static_cast<u32>(blocks), .block_x = kAddThreads},
                          &params, stream);
   };
   return made;

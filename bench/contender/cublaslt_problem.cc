@@ -5,8 +5,9 @@
 
 #include <fmt/format.h>
 
-#include <sluice/tools.h>
 #include <sluice/try.h>
+
+#include "bench/device.h"
 
 namespace sluice::bench {
 namespace {
@@ -102,9 +103,9 @@ constexpr double kTanhGeluError = 4.8e-4;
 Result<std::shared_ptr<const CublasLtProblem>> CublasLtProblem::create(const Lab& lab,
                                                                        std::span<const ProblemData> copies) {
   const Problem& p = copies[0].problem();
-  if (lab.cublaslt == nullptr) return Error{ErrorCode::toolchain, lab.without_peer};
+  if (lab.cublaslt == nullptr) return Error{ErrorCode::toolchain, lab.without_cublaslt};
   if (const char* reason = missing_counterpart(p)) return Error{ErrorCode::invalid_type, reason};
-  const ContextScope scope(tools::context_of(lab.device));  // the heuristic queries the current device
+  const ContextScope scope(context_of(lab.device));  // the heuristic queries the current device
   SLUICE_TRY(scope.entered());
   std::shared_ptr<CublasLtProblem> made(new CublasLtProblem(lab));
   made->copies_ = copies;
@@ -262,7 +263,7 @@ Result<void> CublasLtProblem::launch(int algorithm, int copy, const gemm::Args& 
   const bool same_type = copies_[0].problem().d.type != DType::e4m3;
   const void* c = e.residual ? args.c : same_type ? args.d : nullptr;
   const float beta = adds(e) ? 1.0f : e.residual ? args.beta : 0.0f;  // D += A B is C = D with beta = 1
-  const ContextScope scope(tools::context_of(lab_.device));
+  const ContextScope scope(context_of(lab_.device));
   SLUICE_TRY(scope.entered());
   const cublasStatus_t status =
       api.matmul(lab_.cublaslt->handle(), descs_[static_cast<size_t>(copy)], &args.alpha, args.b, left_,

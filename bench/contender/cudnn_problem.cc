@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include <sluice/tools.h>
 #include <sluice/try.h>
 
 #include "bench/contender/cudnn_graph.h"
+#include "bench/device.h"
 #include "bench/errors.h"
 
 namespace sluice::bench {
@@ -126,7 +126,7 @@ Contender cudnn_contender(const Device& device, const CudnnPlan& plan, std::vect
           .detail = plan.tag,
           .launch = [device, plan, copies = std::move(copies), workspace](int copy,
                                                                           Stream stream) -> Result<void> {
-            const ContextScope scope(tools::context_of(device));
+            const ContextScope scope(context_of(device));
             SLUICE_TRY(scope.entered());
             return launch(plan, copies[static_cast<size_t>(copy)], workspace, stream);
           }};

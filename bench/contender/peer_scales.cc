@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/contender/peer_scales.h"
 
-#include <sluice/tools.h>
+#include <sluice/host/driver/error.h>
+#include <sluice/host/driver/events.h>
+#include <sluice/host/driver/memory.h>
 #include <sluice/try.h>
+
+#include "bench/device.h"
 
 namespace sluice::bench {
 namespace {
@@ -11,8 +15,8 @@ constexpr i64 kRowMultiple = 4;
 
 Result<std::vector<float>> read(const Device& device, const float* source, i64 count) {
   std::vector<float> values(static_cast<size_t>(count));
-  const DriverApi& api = tools::driver_of(device);
-  const ContextScope scope(tools::context_of(device));
+  const DriverApi& api = driver_of(device);
+  const ContextScope scope(context_of(device));
   SLUICE_TRY(scope.entered());
   const CUresult code =
       api.cuMemcpyDtoH(values.data(), reinterpret_cast<CUdeviceptr>(source), values.size() * sizeof(float));

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include <sluice/tools.h>
+#include <sluice/host/driver/memory.h>
 
 namespace sluice::bench {
 

@@ -3,8 +3,9 @@
 // On an H200 more CTAs are slower, and TMA is not faster (docs/findings/decode.md).
 #include "bench/contender/read_floor.h"
 
-#include <sluice/tools.h>
 #include <sluice/try.h>
+
+#include "bench/device.h"
 
 namespace sluice::bench {
 namespace {
@@ -61,13 +62,13 @@ const char* Reader::unit_text() {
 }
 
 Result<Reader> Reader::create(const Device& device) {
-  SLUICE_TAKE(auto module, tools::load_unit(device, kUnit));
+  SLUICE_TAKE(auto module, load_unit(device, kUnit));
   return Reader(device, std::move(module));
 }
 
 Result<void> Reader::read(const void* data, i64 bytes, Stream stream) const {
   const ReadParams params{data, bytes / kVectorBytes, nullptr};
-  return tools::launch(
+  return launch_module(
       device_, *module_,
       {.grid_x = static_cast<u32>(kCtasOfSm * device_.info().sm_count), .block_x = kThreadsOfBlock}, &params,
       stream);

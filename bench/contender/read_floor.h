@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The read floor: the time of a kernel that only reads B, with plain 16-byte loads. Products whose traffic is
-// mostly weights are compared with it in the same run. `sluice calibrate` uses the same reader.
+// mostly weights are compared with it in the same run. `sluice_lab calibrate` uses the same reader.
 #pragma once
 
 #include <memory>

@@ -17,9 +17,10 @@ constexpr int kL2Multiple = 3;
 constexpr i64 kCheckedProducts = i64{1} << 32;
 
 DataSpec data_spec(const Lab& lab, Scalars scalars, u64 seed) {
+  const Fill fill = lab.method.uniform ? Fill::uniform : Fill::normal;
   return {.seed = seed,
-          .a = {.kind = lab.method.fill},
-          .b = {.kind = lab.method.fill},
+          .a = {.kind = fill},
+          .b = {.kind = fill},
           .c = {.kind = scalars.beta == 0 ? Fill::poison : Fill::normal},
           .bias = {.kind = Fill::normal},
           .scale_a = {.kind = Fill::positive},
@@ -41,11 +42,12 @@ Contender sluice_contender(const Lab& lab, const gemm::Kernel& kernel, std::span
           }};
 }
 
-int copies_for(const Problem& p, i64 l2_bytes, i64 set_bytes, bool cold, const Conv& conv) {
+int copies_for(const Problem& p, i64 l2_bytes, i64 set_bytes, bool cold) {
   if (!cold) return 1;
-  const ConvElements elements = is_conv(conv) ? conv_elements(conv) : ConvElements{};
-  const i64 weights = is_conv(conv) ? elements.a * bytes_of(p.a.type) + elements.b * bytes_of(p.b.type)
-                                    : p.n * p.k * p.batch * bytes_of(p.b.type);
+  const bool conv = is_conv(p.conv);
+  const ConvElements elements = conv ? conv_elements(p.conv) : ConvElements{};
+  const i64 weights = conv ? elements.a * bytes_of(p.a.type) + elements.b * bytes_of(p.b.type)
+                           : p.n * p.k * p.batch * bytes_of(p.b.type);
   const i64 wanted = std::max<i64>(ceil_div(kL2Multiple * l2_bytes, std::max<i64>(weights, 1)), 2);
   const i64 most = std::max<i64>(kMaxDataBytes / std::max<i64>(set_bytes, 1), 1);
   return static_cast<int>(std::min({wanted, most, i64{kMostCopies}}));
@@ -55,10 +57,10 @@ Result<ProblemData> make_operands(const Lab& lab, const Problem& problem, Scalar
   return lab.verifier.make_data(problem, data_spec(lab, scalars, seed), lab.stream.get());
 }
 
-Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& problem, Scalars scalars,
-                                             const Conv& conv) {
+Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& stated, Scalars scalars) {
+  const Problem problem = lowered(stated);
   const i64 set_bytes = data_bytes(problem, data_spec(lab, scalars, 1));
-  const int count = copies_for(problem, lab.device.info().l2_bytes, set_bytes, lab.method.cold, conv);
+  const int count = copies_for(stated, lab.device.info().l2_bytes, set_bytes, lab.method.cold);
   std::vector<ProblemData> copies;
   for (int i = 0; i < count; ++i) {
     SLUICE_TAKE(ProblemData data,

@@ -18,12 +18,11 @@ Contender sluice_contender(const Lab& lab, const gemm::Kernel& kernel, std::span
 /// B together are three times the L2 cache, at most kMaxDataBytes. A convolution counts both inputs instead
 /// of B, since its filter is small. Errors: driver (out of memory).
 inline constexpr i64 kMaxDataBytes = i64{8} << 30;
-Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& problem, Scalars scalars,
-                                             const Conv& conv = {});
+Result<std::vector<ProblemData>> make_copies(const Lab& lab, const Problem& stated, Scalars scalars);
 /// Makes one set of operands without waiting for its fill.
 Result<ProblemData> make_operands(const Lab& lab, const Problem& problem, Scalars scalars, u64 seed);
 /// Number of sets that make_copies makes.
-int copies_for(const Problem& problem, i64 l2_bytes, i64 set_bytes, bool cold, const Conv& conv = {});
+int copies_for(const Problem& problem, i64 l2_bytes, i64 set_bytes, bool cold);
 
 /// Checks the contender twice on operand set 0. First on small whole numbers, where every bit must be right
 /// (gelu and silu: up to the activation's error). Then on the set's own real numbers, where errors must be

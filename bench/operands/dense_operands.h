@@ -14,9 +14,8 @@ class DenseOperands final : public Operands {
   /// `lab` must outlive this.
   explicit DenseOperands(const Lab& lab) : lab_(lab) {}
 
-  /// Makes operands for the problem, whose strides must be filled in. `conv`: as in a Request. Errors: driver
-  /// (out of memory).
-  Result<void> open(const Problem& problem, Scalars scalars, const Conv& conv = {});
+  /// Makes operands for the problem, whose strides must be filled in. Errors: driver (out of memory).
+  Result<void> open(const Problem& problem, Scalars scalars);
   void close() { sets_.clear(); }
 
   std::span<ProblemData> sets() { return sets_; }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/operands/operands.h"
 
+#include <sluice/bench/record.h>
 #include <sluice/try.h>
 
 #include "bench/contender/sluice_contender.h"
 #include "bench/operands/dense_operands.h"
-#include "bench/record.h"
 
 namespace sluice::bench {
 
@@ -28,9 +28,8 @@ Result<std::string> verdict_on(const Result<Comparison>& found, bool is_empty) {
   return std::string();
 }
 
-Result<void> DenseOperands::open(const Problem& problem, Scalars scalars, const Conv& conv) {
-  SLUICE_TAKE(std::vector<ProblemData> sets,
-              make_copies(lab_, problem, scalars, is_conv(conv) ? conv : problem.conv));
+Result<void> DenseOperands::open(const Problem& problem, Scalars scalars) {
+  SLUICE_TAKE(std::vector<ProblemData> sets, make_copies(lab_, problem, scalars));
   sets_ = std::move(sets);
   return {};
 }

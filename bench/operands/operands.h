@@ -8,10 +8,10 @@
 #include <span>
 #include <vector>
 
+#include <sluice/bench/request.h>
 #include <sluice/check/verify.h>
 
 #include "bench/contender/contender.h"
-#include "bench/product.h"
 
 namespace sluice::bench {
 

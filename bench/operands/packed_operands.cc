@@ -7,10 +7,13 @@
 #include <cstring>
 #include <numeric>
 
-#include <sluice/tools.h>
+#include <sluice/bench/record.h>
+#include <sluice/host/driver/memory.h>
+#include <sluice/host/ops/problem_key.h>
+#include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/host/planner/packed/packed_problem_checks.h>
+#include <sluice/records/record.h>
 #include <sluice/try.h>
-
-#include "bench/record.h"
 
 namespace sluice::bench {
 namespace {

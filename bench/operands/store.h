@@ -17,10 +17,10 @@ class OperandStore {
 
   /// Closes the previous problem and makes operands for this one, whose strides must be filled in. Errors:
   /// those of gemm::plan, driver (out of memory), toolchain.
-  Result<Operands*> open(const Problem& problem, Scalars scalars, const Conv& conv = {}) {
+  Result<Operands*> open(const Problem& problem, Scalars scalars) {
     close();
     const bool packed = is_packed(problem);
-    SLUICE_TRY(packed ? packed_.open(problem) : dense_.open(problem, scalars, conv));
+    SLUICE_TRY(packed ? packed_.open(problem) : dense_.open(problem, scalars));
     return packed ? static_cast<Operands*>(&packed_) : &dense_;
   }
   void close() {

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <optional>
 
-#include <sluice/tools.h>
+#include <sluice/host/planner/dense/candidates.h>
+#include <sluice/kernels/registry.h>
 #include <sluice/try.h>
 
 namespace sluice::bench {

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "bench/product.h"
+#include <sluice/bench/request.h>
 
 namespace sluice::bench {
 

@@ -7,6 +7,9 @@
 
 #include <sluice/try.h>
 
+#include "bench/shapes.h"
+#include "bench/tune/report.h"
+
 namespace sluice::bench {
 namespace {
 
@@ -78,6 +81,32 @@ Result<double> GpuTuneMachine::time(int kernel, Effort effort) {
 
 Result<void> GpuTuneMachine::alive() {
   return still_alive(lab_);
+}
+
+TuneRun tune(const Lab& lab, RecordFile& records, std::span<const Problem> problems,
+             const TuneSettings& settings, const TuneHooks& hooks) {
+  GpuTuneMachine machine(lab);
+  const DeviceInfo& device = lab.device.info();
+  const std::string known = lab.telemetry.driver_version(), driver = known.empty() ? "unknown" : known;
+  const SearchHooks search{
+      .known =
+          [&](const Problem& problem) { return !settings.again && records.has(problem, device, driver); },
+      .recorded =
+          [&](const Problem& problem) {
+            const RecordBook books[] = {records.book(), lab.device.records()};
+            return recorded_plan(problem, device, books);
+          },
+      .phase = hooks.phase,
+      .finished = [&](TuneResult& result) -> Result<void> {
+        result.copies = machine.copies();
+        result.telemetry = machine.telemetry();
+        if (result.state == TuneState::tuned)
+          SLUICE_TRY(records.save(record_of(
+              result,
+              {.device = device, .driver = driver, .date = utc_now(), .method = method_text(lab.method)})));
+        return hooks.finished(result);
+      }};
+  return tune(machine, device, problems, settings, search);
 }
 
 }  // namespace sluice::bench

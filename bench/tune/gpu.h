@@ -7,7 +7,7 @@
 
 #include "bench/measure.h"
 #include "bench/operands/store.h"
-#include "bench/tune/tune.h"
+#include "bench/tune/machine.h"
 
 namespace sluice::bench {
 

@@ -6,7 +6,8 @@
 
 #include <algorithm>
 
-#include <sluice/tools.h>
+#include <sluice/host/planner/dense/tuned_choice.h>
+#include <sluice/quantiles.h>
 
 #include "bench/shapes.h"
 
@@ -52,7 +53,8 @@ TuningRecord record_of(const TuneResult& result, const TuneOrigin& origin) {
 
 ShapeRecord shape_record_of(const TuneResult& result) {
   ShapeRecord shape{.problem = result.problem};
-  shape.conv = result.problem.conv;
+  shape.copies = result.copies;
+  shape.telemetry = result.telemetry;
   shape.wall_s = result.seconds;
   shape.error = result.message;
   if (result.state == TuneState::no_time) shape.error = "no time was left";

@@ -2,14 +2,13 @@
 // Division of a problem's time: preparing takes up to half, screening ends at four fifths, and careful timing
 // gets the rest. If time is short, the candidates with the worst rank are dropped. Lists are in order of
 // rank, except that the recorded plan is second.
-#include "bench/tune/tune.h"
-
 #include <algorithm>
 
-#include "bench/tune/every_plan.h"
-#include "bench/tune/walks.h"
-
 #include <sluice/try.h>
+
+#include "bench/tune/every_plan.h"
+#include "bench/tune/machine.h"
+#include "bench/tune/walks.h"
 
 namespace sluice::bench {
 namespace {
@@ -23,7 +22,8 @@ constexpr int kLeaders = 3;      // fastest trials for which other rasters are t
 /// The search for one problem: plan, prepare, screen, try other rasters, finish.
 class Search {
  public:
-  Search(TuneMachine& machine, const DeviceInfo& device, const TuneSettings& settings, const TuneHooks& hooks)
+  Search(TuneMachine& machine, const DeviceInfo& device, const TuneSettings& settings,
+         const SearchHooks& hooks)
       : machine_(machine), device_(device), settings_(settings), hooks_(hooks) {}
 
   TuneResult run(const Problem& problem, double share_s) {
@@ -238,7 +238,7 @@ class Search {
   TuneMachine& machine_;
   const DeviceInfo& device_;
   const TuneSettings& settings_;
-  const TuneHooks& hooks_;
+  const SearchHooks& hooks_;
   TuneResult result_;
   double start_s_ = 0, share_s_ = 0;
 };
@@ -273,7 +273,7 @@ double TuneResult::gain() const {
 }
 
 TuneRun tune(TuneMachine& machine, const DeviceInfo& device, std::span<const Problem> problems,
-             const TuneSettings& settings, const TuneHooks& hooks) {
+             const TuneSettings& settings, const SearchHooks& hooks) {
   TuneRun run;
   const double deadline_s = machine.now_s() + settings.budget_s;
   size_t left = 0;  // problems that still share the remaining time

@@ -6,7 +6,10 @@
 #include <set>
 #include <utility>
 
-#include <sluice/tools.h>
+#include <sluice/host/planner/dense/candidates.h>
+#include <sluice/host/planner/dense/cluster_grid.h>
+#include <sluice/host/planner/dense/cost_model.h>
+#include <sluice/host/planner/dense/numbering.h>
 
 namespace sluice::bench {
 namespace {

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/chain/flags.h"
-
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <fstream>
 
-#include <sluice/tools.h>
+#include <sluice/bench/parse.h>
+#include <sluice/spec/packed.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
-#include "bench/names.h"
 #include "cli/bounded.h"
+#include "cli/chain/flags.h"
+#include "cli/errors.h"
 #include "cli/requests.h"
 
 namespace sluice::cli {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/chain/session.h"
+#include <sluice/bench/chain.h>
 
 namespace CLI {
 class App;

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "bench/chain/record.h"
+#include <sluice/bench/chain.h>
 
 namespace sluice::cli {
 

@@ -5,8 +5,11 @@
 //   const auto done = sluice::compile({&*plan, 1}, sluice::options_from_environment());
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include <sluice/norm.h>
 #include <sluice/options.h>
@@ -32,5 +35,35 @@ Result<Compiled> compile(std::span<const Plan> plans, const Options& options);
 /// Compile the kernels of Quantizer::create and Norm::create. Errors: as above.
 Result<Compiled> compile(std::span<const QuantizerOptions> quantizers, const Options& options);
 Result<Compiled> compile(std::span<const NormOptions> norms, const Options& options);
+
+// ---- kernels as texts ----
+/// A unit is the source text of one kernel. The units of a plan, in the order of its launches; none if D is
+/// empty.
+namespace gemm {
+std::vector<std::string> units_of(const Plan& plan);
+}
+/// The unit that compares results in races of plans (gemm::race).
+std::string race_unit();
+
+/// Called after each kernel, one call at a time. `total` counts different units.
+using CompileProgress = std::function<void(int done, int total)>;
+/// Compiles units into the cache of `options`, with `jobs` threads; 0: Options::jobs. Errors: as above.
+Result<Compiled> compile_units(std::span<const std::string> units, const Options& options, int jobs = 0,
+                               const CompileProgress& progress = {});
+
+/// A kernel from the cache, or from NVRTC. The compiler's statistics are stored with it.
+struct BuiltKernel {
+  bool compiled = false;  // by this call, and not found in the cache
+  std::string compiler;   // "NVRTC 13.0.88"
+  double compile_seconds = 0;
+  int registers = 0;  // per thread
+  int spill_bytes = 0;
+  i64 bytes = 0;             // size of the cubin
+  std::string not_stored{};  // why a kernel that was compiled is not on disk; "" if it is
+};
+/// Finds or compiles one unit, in the cache of `options` or in the device's. Error toolchain: no NVRTC, or it
+/// refused the text.
+Result<BuiltKernel> build_unit(const std::string& unit, const Options& options);
+Result<BuiltKernel> build_unit(const std::string& unit, const Device& device);
 
 }  // namespace sluice

@@ -17,7 +17,7 @@ enum class FactSource {
   driver,      // reported by the CUDA driver or NVML for this GPU
   estimated,   // computed from those reports
   assumed,     // taken from a data sheet, or from an H200
-  calibrated,  // measured on this very card: `sluice calibrate`
+  calibrated,  // measured on this very card: `sluice_lab calibrate`
 };
 
 /// One source per group of facts in DeviceInfo.

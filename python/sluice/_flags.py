@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a problem as flags of the ``sluice`` program. cli/problem_flags.cc, packed_flags.cc and conv_flags.cc read them.
+"""Writes a problem as flags of the ``sluice`` program. cli/problem_flags.cc reads them.
 
 A flag whose value equals the program's default is left out.
 """

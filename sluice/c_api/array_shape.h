@@ -7,9 +7,9 @@
 #include <string>
 
 #include <sluice/c_api.h>
-#include <sluice/host/text/quoted.h>
 #include <sluice/result.h>
 #include <sluice/spec/dtype.h>
+#include <sluice/text.h>
 
 namespace sluice::c_api {
 

@@ -6,11 +6,10 @@
 #include <sluice/c_api/options.h>
 
 #include <sluice/compile.h>
-#include <sluice/host/jit/compile_ahead.h>
 #include <sluice/host/jit/nvrtc_api.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/host/text/pack_units.h>
-#include <sluice/host/text/quoted.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
 using namespace sluice;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include <sluice/host/ops/pack.h>
-#include <sluice/reference/packed_weights.h>
+#include <sluice/pack_weights.h>
 #include <sluice/try.h>
 
 namespace sluice::c_api {

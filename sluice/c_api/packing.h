@@ -24,7 +24,7 @@ Result<PackCall> packing_of(const sluice_packing& what);
 /// invalid_type, invalid_size, invalid_stride.
 Result<void> check_blob(const Named& blob, const WeightFormat& format, const PackShape& shape);
 
-/// Packs on the CPU with the reference implementation. Errors: those of reference/packed_weights.h; aliasing.
+/// Packs on the CPU with the reference implementation. Errors: those of sluice/pack_weights.h; aliasing.
 Result<void> pack_on_host(const PackCall& call);
 Result<void> unpack_on_host(const PackCall& call);
 

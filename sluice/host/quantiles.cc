@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sluice/host/quantiles.h>
+#include <sluice/quantiles.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 namespace sluice {
@@ -22,6 +23,21 @@ Quantiles quantiles_of(const std::vector<double>& values) {
 
 bool is_safely_faster(const Quantiles& contender, const Quantiles& incumbent) {
   return contender.median <= (1 - kSafeGain) * incumbent.median && contender.p90 < incumbent.median;
+}
+
+double geometric_mean(const std::vector<double>& values) {
+  double log_sum = 0;
+  int count = 0;
+  for (const double value : values) {
+    if (value <= 0) continue;
+    log_sum += std::log(value);
+    ++count;
+  }
+  return count == 0 ? 0 : std::exp(log_sum / count);
+}
+
+double least(const std::vector<double>& values) {
+  return values.empty() ? 0 : *std::min_element(values.begin(), values.end());
 }
 
 }  // namespace sluice

@@ -11,6 +11,7 @@
 
 #include <sluice/records.h>
 #include <sluice/records/tuned_chain.h>
+#include <sluice/text.h>  // library_version(), of new records
 
 namespace sluice {
 

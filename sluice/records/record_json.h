@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include <sluice/host/text/enumerations.h>
 #include <sluice/host/text/json_text.h>
 #include <sluice/host/text/norm_units.h>
-#include <sluice/host/text/quoted.h>
+#include <sluice/names.h>
 #include <sluice/records/record.h>
+#include <sluice/text.h>
 
 namespace sluice {
 SLUICE_ENUMERATION(Sums, Sums::block);

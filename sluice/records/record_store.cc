@@ -15,10 +15,10 @@
 #include <sluice/host/device/calibration.h>
 #include <sluice/host/jit/hash.h>
 #include <sluice/host/text/json_text.h>
-#include <sluice/host/text/quoted.h>
 #include <sluice/host/text/text_file.h>
 #include <sluice/records/race_store.h>
 #include <sluice/spec/packed.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
 namespace sluice {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See packed_weights.h. spec/packed_codes.h computes the position of every byte in a blob.
-#include <sluice/reference/packed_weights.h>
+// Implements sluice/pack_weights.h. spec/packed_codes.h computes the position of every byte in a blob.
+#include <sluice/pack_weights.h>
 
 #include <cstring>
 #include <string>

@@ -5,7 +5,7 @@
 // A blob consists of strips of 64 rows. A strip consists of tiles of 128 k, followed by the scales of its
 // rows if one scale covers all of k. A tile is [codes | scales | zeros]. Rows and k are padded to whole
 // strips and tiles with codes, scales and zeros of 0. The weights of a gated product are two blobs, the
-// gate's followed by that of "up". Read by packers, kernels, the reference (reference/packed_weights.h) and
+// gate's followed by that of "up". Read by packers, kernels, the reference (sluice/pack_weights.h) and
 // tests.
 #pragma once
 

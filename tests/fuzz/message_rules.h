@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include <sluice/host/text/quoted.h>
+#include <sluice/text.h>
 
 namespace sluice::test {
 

@@ -21,11 +21,11 @@ class chains : public GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    Result<Lab> made = open_lab(device(), {.rounds = 1, .rest_ms = 0, .peer = false}, "");
+    const auto made = open_lab(device(), {.method = {.rounds = 1, .rest_ms = 0, .peer = false}});
     ASSERT_TRUE(ok(made));
-    lab_.emplace(*std::move(made));
+    lab_ = *made;
   }
-  std::optional<Lab> lab_;
+  std::shared_ptr<const Lab> lab_;
 };
 
 TEST_F(chains, the_comparer_counts_what_differs) {

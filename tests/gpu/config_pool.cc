@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "dice.h"
+#include "lab/random/dice.h"
 #include "tests/registered_configs.h"
 
 namespace sluice::testing {

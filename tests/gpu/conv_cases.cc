@@ -3,7 +3,7 @@
 
 #include <sluice/try.h>
 
-#include "dice.h"
+#include "lab/random/dice.h"
 
 namespace sluice::testing {
 namespace {

@@ -4,7 +4,7 @@
 // versions are recorded by a test of their own, because querying them takes a moment.
 #include <gtest/gtest.h>
 
-#include "bench/session.h"
+#include <sluice/bench/session.h>
 #include "cli/command_line.h"
 #include "gpu.h"
 
@@ -32,9 +32,9 @@ const auto* const kIdentity = ::testing::AddGlobalTestEnvironment(new Identity);
 TEST(identity, is_told) {
   EXPECT_NE(cli::built_sources(), "");
   if (!gpu()) return;
-  const auto lab = bench::open_lab(*gpu(), {.peer = false}, "");
+  const auto lab = bench::open_lab(*gpu(), {.method = {.peer = false}});
   ASSERT_TRUE(ok(lab));
-  const bench::RunRecord run = bench::describe_run(*lab);
+  const bench::RunRecord run = bench::describe_run(**lab);
   tell("driver", run.driver);
   tell("nvrtc", run.nvrtc);
   tell("sm_count", std::to_string(run.sm_count));

@@ -15,8 +15,8 @@
 #include <sluice/reference/element.h>
 #include <sluice/reference/norm.h>
 
-#include "dice.h"
 #include "gpu.h"
+#include "lab/random/dice.h"
 
 namespace sluice::testing {
 namespace {

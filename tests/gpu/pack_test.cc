@@ -12,8 +12,8 @@
 #include <sluice/host/driver/memory.h>
 #include <sluice/host/text/pack_units.h>
 
-#include "dice.h"
 #include "gpu.h"
+#include "lab/random/dice.h"
 #include "tests/unit/packed_formats.h"
 
 namespace sluice::testing {

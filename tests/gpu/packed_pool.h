@@ -12,8 +12,8 @@
 #include <sluice/host/text/pack_units.h>
 #include <sluice/pack.h>
 
-#include "dice.h"
 #include "gpu.h"
+#include "lab/random/dice.h"
 #include "random_packed_config.h"
 #include "tests/packed_problems.h"
 #include "tests/unit/packed_formats.h"

@@ -17,7 +17,7 @@
 #include "class_kinds.h"
 #include "config_pool.h"
 #include "contract_pool.h"
-#include "dice.h"
+#include "lab/random/dice.h"
 #include "sanitize_pool.h"
 #include "tests/packed_problems.h"
 

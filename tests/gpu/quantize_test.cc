@@ -14,8 +14,8 @@
 #include <sluice/reference/element.h>
 #include <sluice/reference/quantize.h>
 
-#include "dice.h"
 #include "gpu.h"
+#include "lab/random/dice.h"
 
 namespace sluice::testing {
 namespace {

@@ -7,7 +7,7 @@
 #include <sluice/host/planner/dense/slices.h>
 #include <sluice/spec/smem_layout.h>
 
-#include "dice.h"
+#include "lab/random/dice.h"
 
 namespace sluice::testing {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "dice.h"
+#include "lab/random/dice.h"
 #include "tests/packed_problems.h"
 
 namespace sluice::testing {

@@ -15,8 +15,8 @@
 #include <sluice/host/driver/launch.h>
 #include <sluice/host/driver/memory.h>
 
-#include "dice.h"
 #include "gpu.h"
+#include "lab/random/dice.h"
 #include "spin_kernel.h"
 
 namespace sluice::testing {

@@ -14,7 +14,7 @@ def run(*arguments, tool=(sys.executable, "-m", "sluice")):
 def test_the_verbs_are_the_tools():
     ours, tools = run("--help"), run("--help", tool=(str(tool_path()),))
     assert ours.returncode == 0 and ours.stdout == tools.stdout
-    for verb in ("plan", "compile", "bench", "tune", "verify", "doctor"):
+    for verb in ("plan", "compile", "bench", "tune", "chain", "doctor"):
         assert verb in ours.stdout
 
 

@@ -14,9 +14,9 @@
 #include <sluice/host/jit/compiler.h>
 #include <sluice/records/record_store.h>
 
-#include "bench/calibrate/calibrate.h"
 #include "cli/doctor_checks.h"
 #include "fake_driver.h"
+#include "lab/calibrate/calibrate.h"
 
 namespace sluice {
 namespace {
@@ -107,7 +107,7 @@ TEST_F(CalibrationTest, damaged_and_impossible_files_are_refused_with_the_remedy
     const FoundCalibration found = find_calibration(folder_, card());
     EXPECT_FALSE(found.calibration) << damaged;
     EXPECT_NE(found.trouble.find(said), std::string::npos) << found.trouble;
-    EXPECT_NE(found.trouble.find("sluice calibrate"), std::string::npos) << found.trouble;
+    EXPECT_NE(found.trouble.find("sluice_lab calibrate"), std::string::npos) << found.trouble;
     EXPECT_NE(opened().sources.hbm_rate, FactSource::calibrated);
   }
   write(card(), text);
@@ -134,7 +134,7 @@ TEST_F(CalibrationTest, the_doctor_says_whether_there_is_one) {
   using cli::Health;
   const cli::Check none = cli::check_calibration({.records_dir = folder_});
   EXPECT_EQ(none.health, Health::optional);
-  EXPECT_NE(none.remedy.find("sluice calibrate"), std::string::npos);
+  EXPECT_NE(none.remedy.find("sluice_lab calibrate"), std::string::npos);
   ASSERT_TRUE(save_calibration(folder_, card(), made_for(card())));
   const cli::Check there = cli::check_calibration({.records_dir = folder_});
   EXPECT_EQ(there.health, Health::ok);
@@ -147,17 +147,17 @@ TEST_F(CalibrationTest, the_doctor_says_whether_there_is_one) {
 
 /// The clock is 1800 MHz at up to half load, and 1600 MHz from 90 % on.
 TEST(calibration_clock, the_curve_is_found_from_points_on_it) {
-  std::vector<bench::ClockPoint> points;
+  std::vector<lab::ClockPoint> points;
   for (const double share : {1.0, 0.95, 0.8, 0.7, 0.6, 0.5})
     points.push_back({share, 1800 - 200 * std::clamp((share - 0.5) / 0.4, 0.0, 1.0)});
   DeviceRates rates;
   points.push_back({0.2, 1900});  // only WGMMA; no GEMM kernel reaches this clock
-  bench::fit_clock(points, 1600, rates);
+  lab::fit_clock(points, 1600, rates);
   EXPECT_DOUBLE_EQ(rates.light_mhz, 1800);
   EXPECT_NEAR(rates.light_share, 0.5, 0.051);
   EXPECT_NEAR(rates.heavy_share, 0.9, 0.051);
   const DeviceRates before = rates;
-  bench::fit_clock(std::vector<bench::ClockPoint>{{1, 1590}, {0.5, 1600}}, 1590, rates);
+  lab::fit_clock(std::vector<lab::ClockPoint>{{1, 1590}, {0.5, 1600}}, 1590, rates);
   EXPECT_EQ(rates.light_mhz, 1600);
   EXPECT_EQ(rates.light_share, before.light_share) << "a clock that hardly falls says nothing of where";
 }
@@ -165,7 +165,7 @@ TEST(calibration_clock, the_curve_is_found_from_points_on_it) {
 TEST(calibration_units, kernels_compile) {
   const auto compiler = Compiler::load("");
   ASSERT_TRUE(compiler) << compiler.error().message;
-  for (const std::string& unit : bench::calibration_unit_texts()) {
+  for (const std::string& unit : lab::calibration_unit_texts()) {
     const auto cubin = (*compiler)->compile(unit);
     ASSERT_TRUE(cubin) << cubin.error().message;
     EXPECT_EQ(cubin->report.spill_bytes, 0) << unit.substr(0, 100);

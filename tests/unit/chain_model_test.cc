@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "bench/chain/model.h"
+#include <sluice/bench/chain.h>
 
 namespace sluice::bench {
 namespace {

@@ -5,8 +5,8 @@
 // too few in a cold run, or ignore an error of time_in_turn.
 #include <gtest/gtest.h>
 
+#include <sluice/bench/session.h>
 #include "bench/measure.h"
-#include "bench/session.h"
 #include "bench/shapes.h"
 #include "lab_fixture.h"
 

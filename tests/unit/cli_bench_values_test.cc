@@ -11,8 +11,8 @@
 
 #include <sluice/spec/conv_problem.h>
 
+#include <sluice/bench/record.h>
 #include "bench/contender/sluice_contender.h"
-#include "bench/record.h"
 #include "bench/shapes.h"
 #include "cli/bench_table.h"
 #include "cli/command_line.h"
@@ -214,7 +214,6 @@ ShapeRecord conv_record(double ours, double first, double best, double same) {
                   .padding = {1, 1, 0},
                   .padding_after = {1, 1, 0}};
   return {.problem = product_of_conv(conv, DType::bf16, DType::bf16),
-          .conv = conv,
           .peer_algorithms = 40,
           .contenders = {timed(kSluice, ours), timed(kCudnnFirst, first), timed(kCudnnBest, best),
                          timed(kCudnnDeterministic, same)}};
@@ -256,8 +255,7 @@ TEST(bench_table, a_line_of_a_convolution_has_its_peer) {
   for (const char* part :
        {"wgrad 32x64x56x56 * 64x3x3 padding 1", "20.00", "30.00", "25.00", "1.500", "1.250", "1.400", "yes"})
     EXPECT_NE(line.find(part), std::string::npos) << part << " in\n" << line;
-  EXPECT_NE(cli::shape_header(cli::columns_of(run.shapes[0].problem, run.shapes[0].conv, false))
-                .find("convolution"),
+  EXPECT_NE(cli::shape_header(cli::columns_of(run.shapes[0].problem, false)).find("convolution"),
             std::string::npos);
 }
 
@@ -267,8 +265,8 @@ TEST(bench_copies, of_a_convolution_count_both_inputs) {
   const Problem& p = shape.problem;
   constexpr i64 kL2 = i64{60} << 20, kSet = i64{30} << 20;
   // Three times 60 MB of L2, in sets whose inputs have 25.7 MB.
-  EXPECT_EQ(copies_for(p, kL2, kSet, true, shape.conv), 8);
-  EXPECT_EQ(copies_for(p, kL2, kSet, false, shape.conv), 1);
+  EXPECT_EQ(copies_for(p, kL2, kSet, true), 8);
+  EXPECT_EQ(copies_for(p, kL2, kSet, false), 1);
 }
 
 TEST(bench_table, troubles_name_contender_and_reason) {

@@ -12,8 +12,8 @@
 
 #include "bench/conv.h"
 #include "bench/shapes.h"
-#include "cli/random_problem.h"
 #include "cli/requests.h"
+#include "lab/random/problem.h"
 
 namespace sluice::cli {
 namespace {
@@ -47,7 +47,7 @@ void refused(const std::string& line, const std::string& mention) {
 const std::string kVae = "--conv fprop --input 1x192x17x240x416 --filter 192x3x3x3 --padding 0:2x1x1 ";
 
 TEST(CliConvFlags, axes_come_outermost_first) {
-  const Conv v = one(kVae).conv;
+  const Conv v = one(kVae).problem.conv;
   EXPECT_EQ(v.op, ConvOp::fprop);
   EXPECT_EQ(v.spatial, 3);
   EXPECT_EQ(v.images, 1);
@@ -58,14 +58,14 @@ TEST(CliConvFlags, axes_come_outermost_first) {
   EXPECT_EQ(v.padding, (Axes{1, 1, 0}));
   EXPECT_EQ(v.padding_after, (Axes{1, 1, 2}));
   const Conv strided =
-      one("--conv dgrad --input 8x64x20x30 --filter 64x1x3 --stride 1x2 --dilation 1x3").conv;
+      one("--conv dgrad --input 8x64x20x30 --filter 64x1x3 --stride 1x2 --dilation 1x3").problem.conv;
   EXPECT_EQ(strided.stride, (Axes{2, 1, 1}));
   EXPECT_EQ(strided.dilation, (Axes{3, 1, 1}));
   EXPECT_EQ(strided.filter, (Axes{3, 1, 1}));
 }
 
 TEST(CliConvFlags, one_number_holds_for_all_axes_and_no_other) {
-  const Conv v = one("--conv wgrad --input 2x64x40 --filter 64x31 --stride 2 --padding 0:30").conv;
+  const Conv v = one("--conv wgrad --input 2x64x40 --filter 64x31 --stride 2 --padding 0:30").problem.conv;
   EXPECT_EQ(v.spatial, 1);
   EXPECT_EQ(v.stride, (Axes{2, 1, 1}));
   EXPECT_EQ(v.padding, Axes{});
@@ -84,7 +84,7 @@ TEST(CliConvFlags, the_product_follows_with_types_epilogue_and_overrides) {
   EXPECT_EQ(p.d.type, DType::fp32);
   EXPECT_TRUE(adds(p.epilogue));
   EXPECT_FALSE(p.deterministic);
-  EXPECT_EQ(p.conv, request.conv);
+  EXPECT_EQ(p.conv.x_pitch, 80);
   EXPECT_EQ(p.b.ld, 80);
   EXPECT_EQ(request.overrides.tile_n, 192);
   const Request forward =
@@ -97,9 +97,17 @@ TEST(CliConvFlags, the_product_follows_with_types_epilogue_and_overrides) {
 
 TEST(CliConvFlags, a_pointwise_convolution_is_a_plain_product_that_keeps_its_name) {
   const Request request = one("--conv wgrad --input 32x64x56x56 --filter 256x1x1");
-  EXPECT_FALSE(is_conv(request.problem.conv));
+  EXPECT_TRUE(is_conv(request.problem.conv));
+  const Result<Plan> plan = gemm::plan(request.problem, DeviceInfo{});
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_FALSE(is_conv(plan->problem.conv)) << "the planner lowers it";
+  const Result<Plan> plain = gemm::plan(bench::lowered(request.problem), DeviceInfo{});
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(plan->problem, plain->problem);
+  EXPECT_EQ(plan->config, plain->config);
+  EXPECT_EQ(plan->split, plain->split);
   EXPECT_EQ(bench::name_of(bench::Request(request)), "wgrad 32x64x56x56 * 256x1x1 bf16 > bf16");
-  EXPECT_EQ(bench::name_of(Problem(request.problem)), "256x64x100352 bf16 > bf16 mn/mn-major");
+  EXPECT_EQ(bench::name_of(bench::lowered(request.problem)), "256x64x100352 bf16 > bf16 mn/mn-major");
   EXPECT_NE(pointwise_line(bench::Request(request)).find("a plain product"), std::string::npos);
   EXPECT_EQ(pointwise_line(bench::Request(one(kVae))), "");
 }
@@ -173,10 +181,10 @@ TEST_F(CliConvFiles, the_command_line_gives_op_types_and_overrides) {
   const auto list = requests("--shapes " + path_ + " --conv wgrad --dtype fp16 --tile 128x64");
   ASSERT_TRUE(list) << list.error().message;
   ASSERT_EQ(list->size(), 2u);
-  EXPECT_EQ(list->at(0).conv.op, ConvOp::wgrad);
-  EXPECT_EQ(list->at(0).conv.padding, (Axes{1, 1, 0}));
+  EXPECT_EQ(list->at(0).problem.conv.op, ConvOp::wgrad);
+  EXPECT_EQ(list->at(0).problem.conv.padding, (Axes{1, 1, 0}));
   EXPECT_EQ(list->at(0).problem.d.type, DType::fp16);
-  EXPECT_EQ(list->at(1).conv.op, ConvOp::dgrad);
+  EXPECT_EQ(list->at(1).problem.conv.op, ConvOp::dgrad);
   EXPECT_EQ(list->at(1).problem.a.type, DType::fp16);
   EXPECT_EQ(list->at(1).problem.d.type, DType::fp32);
   for (const Request& request : *list) EXPECT_EQ(request.overrides.tile_n, 64);
@@ -209,7 +217,8 @@ TEST(CliConvSets, sets_are_the_shape_files) {
       ASSERT_TRUE(of_file) << file << ": " << of_file.error().message;
       ASSERT_EQ(of_set->size(), of_file->size()) << set;
       for (size_t i = 0; i < of_set->size(); ++i) {
-        EXPECT_EQ(of_set->at(i).conv, of_file->at(i).conv) << bench::name_of(bench::Request(of_set->at(i)));
+        EXPECT_EQ(of_set->at(i).problem.conv, of_file->at(i).problem.conv)
+            << bench::name_of(bench::Request(of_set->at(i)));
         EXPECT_EQ(of_set->at(i).problem, of_file->at(i).problem);
       }
     }
@@ -220,9 +229,9 @@ TEST(CliConvSets, random_geometries_are_many_kinds_and_mostly_taken) {
   int axes[4] = {}, ops[4] = {};
   constexpr int kCount = 600;
   for (int i = 0; i < kCount; ++i) {
-    const RandomSpec spec{.largest = 160, .exact = i % 2 == 0};
-    const Result<Problem> made = random_conv(spec, {}, i);
-    const Result<Problem> again = random_conv(spec, {}, i);
+    const lab::RandomSpec spec{.largest = 160, .exact = i % 2 == 0};
+    const Result<Problem> made = lab::random_conv(spec, {}, i);
+    const Result<Problem> again = lab::random_conv(spec, {}, i);
     ASSERT_EQ(bool(made), bool(again));
     if (!made) continue;
     EXPECT_EQ(*made, *again);
@@ -245,7 +254,7 @@ TEST(CliConvSets, random_geometries_are_many_kinds_and_mostly_taken) {
                           odd_channels, pointwise})
     EXPECT_GT(count, 5);
   for (int i = 0; i < 50; ++i) {
-    const Result<Problem> made = random_conv({.largest = 64}, ConvOp::dgrad, i);
+    const Result<Problem> made = lab::random_conv({.largest = 64}, ConvOp::dgrad, i);
     if (made && is_conv(made->conv)) {
       EXPECT_EQ(made->conv.op, ConvOp::dgrad);
     }

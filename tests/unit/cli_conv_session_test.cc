@@ -7,9 +7,10 @@
 #include <sluice/conv.h>
 #include <sluice/host/jit/compiler.h>
 
+#include <sluice/bench/session.h>
+#include <sluice/bench/sets.h>
 #include "bench/contender/conv_peers.h"
 #include "bench/contender/sluice_contender.h"
-#include "bench/session.h"
 #include "fake_cudnn.h"
 #include "lab_fixture.h"
 
@@ -29,7 +30,10 @@ Conv layer(ConvOp op) {
 
 Request request_of(const Conv& conv, const Epilogue& epilogue = {}) {
   const DType output = adds(epilogue) ? DType::fp32 : DType::bf16;
-  return {.problem = *conv::problem(conv, DType::bf16, output, epilogue), .conv = conv};
+  Problem said;
+  said.d.type = output;
+  said.epilogue = epilogue;
+  return {.problem = *conv_problem(conv, said)};
 }
 
 class ConvSession : public LabFixture {
@@ -70,7 +74,7 @@ const ContenderRecord* find(const ShapeRecord& shape, const char* name) {
 TEST_F(ConvSession, all_plans_race_and_the_deterministic_ones_for_themselves) {
   const ShapeRecord shape = measured(request_of(layer(ConvOp::wgrad)));
   EXPECT_EQ(shape.error, "");
-  EXPECT_EQ(shape.conv, layer(ConvOp::wgrad));
+  EXPECT_EQ(shape.problem.conv, layer(ConvOp::wgrad));
   EXPECT_EQ(shape.peer_algorithms, 3) << "two proposals, and the engine that none proposed";
   for (const char* name : {kSluice, kCudnnFirst, kCudnnBest, kCudnnDeterministic}) {
     const ContenderRecord* contender = find(shape, name);
@@ -89,7 +93,7 @@ TEST_F(ConvSession, a_pointwise_one_meets_cudnn_too) {
   conv.filter = kOnes;
   conv.padding = conv.padding_after = {};
   const ShapeRecord shape = measured(request_of(conv));
-  EXPECT_FALSE(is_conv(shape.problem.conv));
+  EXPECT_EQ(shape.problem.conv, conv);
   EXPECT_EQ(name_of(shape), "fprop 2x64x8x8 * 64x1x1 bf16 > bf16");
   EXPECT_NE(find(shape, kCudnnBest), nullptr);
 }
@@ -97,9 +101,9 @@ TEST_F(ConvSession, a_pointwise_one_meets_cudnn_too) {
 TEST_F(ConvSession, each_op_reads_a_and_b_and_writes_d) {
   for (const ConvOp op : {ConvOp::fprop, ConvOp::dgrad, ConvOp::wgrad}) {
     const Request request = request_of(layer(op));
-    const auto sets = make_copies(*lab_, request.problem, {}, request.conv);
+    const auto sets = make_copies(*lab_, request.problem, {});
     ASSERT_TRUE(sets) << sets.error().message;
-    const auto peers = ConvPeers::create(*lab_, request.conv, *sets);
+    const auto peers = ConvPeers::create(*lab_, request.problem.conv, *sets);
     ASSERT_TRUE(peers) << peers.error().message;
     const Contender contender = peers->contender(0, kCudnnFirst);
     EXPECT_TRUE(contender.unit_alpha);
@@ -117,9 +121,9 @@ TEST_F(ConvSession, each_op_reads_a_and_b_and_writes_d) {
 
 TEST_F(ConvSession, main_grad_is_cudnns_result_then_added) {
   const Request request = request_of(layer(ConvOp::wgrad), {.update = Update::add});
-  const auto sets = make_copies(*lab_, request.problem, {}, request.conv);
+  const auto sets = make_copies(*lab_, request.problem, {});
   ASSERT_TRUE(sets);
-  const auto peers = ConvPeers::create(*lab_, request.conv, *sets);
+  const auto peers = ConvPeers::create(*lab_, request.problem.conv, *sets);
   ASSERT_TRUE(peers) << peers.error().message;
   const Contender contender = peers->contender(0, kCudnnFirst);
   EXPECT_NE(contender.detail.find("+ add"), std::string::npos);

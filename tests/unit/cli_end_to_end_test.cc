@@ -37,8 +37,10 @@ class CliEndToEnd : public testing::Test {
 TEST_F(CliEndToEnd, help_lists_every_verb) {
   const Outcome outcome = sluice("--help");
   EXPECT_EQ(outcome.code, 0);
-  for (const char* verb : {"run", "plan", "compile", "bench", "tune", "verify", "doctor", "pack"})
+  for (const char* verb : {"run", "plan", "compile", "bench", "chain", "tune", "doctor", "pack"})
     EXPECT_TRUE(outcome.has(verb)) << verb;
+  const Outcome lab = sluice("fit --constants");
+  EXPECT_EQ(lab.code, 0) << lab.text;
 }
 
 TEST_F(CliEndToEnd, run_on_the_host_compiles_once_and_verifies) {

@@ -5,7 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "bench/parse.h"
+#include <sluice/bench/parse.h>
 #include "cli/requests.h"
 #include "tests/packed_problems.h"
 

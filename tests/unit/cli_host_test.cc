@@ -10,13 +10,13 @@
 #include <sluice/check/verify_units.h>
 #include <sluice/conv.h>
 
+#include "bench/host/host_problem.h"
 #include "cache_fake.h"
 #include "cli/doctor_checks.h"
-#include "cli/host_problem.h"
-#include "cli/random_problem.h"
 #include "cli/target.h"
 #include "cli/watchdog.h"
 #include "fake_driver.h"
+#include "lab/random/problem.h"
 
 namespace sluice::cli {
 namespace {
@@ -31,16 +31,16 @@ Problem small_problem() {
 TEST(cli_host, the_twin_meets_the_reference_and_one_damaged_element_is_found) {
   const Result<Plan> plan = gemm::plan(small_problem(), DeviceInfo{}, {.schedule = Schedule::ping_pong});
   ASSERT_TRUE(plan) << plan.error().message;
-  HostProblem problem(plan->problem, 1.5f, 0.0f, 7);
+  bench::HostProblem problem(plan->problem, 1.5f, 0.0f, 7);
   EXPECT_FALSE(problem.compare().passed());  // D is NaN until it is written
   const Result<twin::TwinReport> ran = problem.run(*plan, 3);
   ASSERT_TRUE(ran) << ran.error().message;
-  const HostComparison good = problem.compare();
+  const bench::HostComparison good = problem.compare();
   EXPECT_TRUE(good.passed()) << describe(good);
   EXPECT_EQ(good.checked, 70 * 48);
 
   problem.set_d(5 * 48 + 9, 1000.0);
-  const HostComparison bad = problem.compare();
+  const bench::HostComparison bad = problem.compare();
   EXPECT_EQ(bad.wrong, 1);
   EXPECT_NE(describe(bad).find("D[0][5,9]"), std::string::npos) << describe(bad);
 }
@@ -60,24 +60,24 @@ TEST(cli_host, a_convolution_is_compared_pixel_by_pixel_and_between_them) {
                   .x_pitch = 24};
   const Result<Problem> made = conv::problem(conv, DType::bf16, DType::fp32);
   ASSERT_TRUE(made) << made.error().message;
-  const Result<Plan> plan = plan_with_roles(*made, {}, RecordBook());
+  const Result<Plan> plan = bench::plan_with_roles(*made, {}, RecordBook());
   ASSERT_TRUE(plan) << plan.error().message;
-  HostProblem problem(plan->problem, 1.5f, 0.0f, 7);
+  bench::HostProblem problem(plan->problem, 1.5f, 0.0f, 7);
   EXPECT_FALSE(problem.compare().passed());  // D is NaN until it is written
   const Result<twin::TwinReport> ran = problem.run(*plan, 3);
   ASSERT_TRUE(ran) << ran.error().message;
-  const HostComparison good = problem.compare();
+  const bench::HostComparison good = problem.compare();
   EXPECT_TRUE(good.passed()) << describe(good);
   EXPECT_EQ(good.checked, 2 * 42 * 16);
   EXPECT_GT(good.worst_ratio, 0);
 
   problem.set_d(5 * 24 + 9, 1000.0);
-  const HostComparison bad = problem.compare();
+  const bench::HostComparison bad = problem.compare();
   EXPECT_EQ(bad.wrong, 1);
   EXPECT_NE(describe(bad).find("D[5,9]"), std::string::npos) << describe(bad);
   ASSERT_TRUE(problem.run(*plan, 3));
   problem.set_d(5 * 24 + 16, 0.0);
-  const HostComparison outside = problem.compare();
+  const bench::HostComparison outside = problem.compare();
   EXPECT_EQ(outside.wrong, 1);
   EXPECT_NE(describe(outside).find("lies between pixels"), std::string::npos) << describe(outside);
 }
@@ -85,9 +85,9 @@ TEST(cli_host, a_convolution_is_compared_pixel_by_pixel_and_between_them) {
 TEST(cli_host, random_problems_are_repeatable_and_most_can_be_planned) {
   int planned = 0;
   for (int i = 0; i < 200; ++i) {
-    const RandomSpec spec{.seed = 5, .largest = 300, .exact = i % 2 == 0};
-    const Problem p = random_problem(spec, i);
-    EXPECT_EQ(p, random_problem(spec, i));
+    const lab::RandomSpec spec{.seed = 5, .largest = 300, .exact = i % 2 == 0};
+    const Problem p = lab::random_problem(spec, i);
+    EXPECT_EQ(p, lab::random_problem(spec, i));
     EXPECT_TRUE(p.m <= 300 && p.n <= 300 && p.k <= 300 && p.m >= 0 && p.n >= 0 && p.k >= 0);
     if (spec.exact) {
       EXPECT_LE(static_cast<int>(p.epilogue.activation), static_cast<int>(Activation::relu));

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "bench/session.h"
+#include <sluice/bench/session.h>
 #include "lab_fixture.h"
 #include "tests/packed_problems.h"
 

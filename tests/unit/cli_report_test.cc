@@ -9,8 +9,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "bench/record.h"
+#include <sluice/bench/record.h>
 #include "bench/shapes.h"
+#include "bench/telemetry.h"
 
 namespace sluice::bench {
 namespace {

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "bench/whole_file.h"
+#include <sluice/bench/whole_file.h>
 
 namespace sluice::bench {
 namespace {

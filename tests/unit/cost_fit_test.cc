@@ -11,7 +11,7 @@
 #include <sluice/host/planner/dense/candidates.h>
 #include <sluice/host/planner/dense/problem_checks.h>
 
-#include "tools/fit/cost_fit.h"
+#include "lab/fit/cost_fit.h"
 
 namespace sluice::fitting {
 namespace {

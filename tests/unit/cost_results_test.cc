@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/shapes.h"
-#include "tools/fit/cost_fit.h"
+#include "lab/fit/cost_fit.h"
 
 #include <sluice/plan.h>
 #include <sluice/records.h>

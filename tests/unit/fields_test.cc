@@ -91,22 +91,45 @@ TEST(fields, no_table_has_a_name_twice) {
   expect_names_are_different<PlanOverrides>();
 }
 
-/// One row in the table is enough for a number to be an override with a range.
-TEST(fields, every_number_among_the_overrides_is_set_by_its_name) {
+/// One row in the table is enough for a number to be a choice with a range.
+TEST(fields, every_number_among_the_overrides_is_a_choice) {
   int numbers = 0;
   PlanOverrides o;
   for_each_field(o, [&](const auto& row, auto& value) {
     if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, std::optional<int>>) {
-      const std::optional<FieldRange> range = range_of_override(row.name);
-      ASSERT_TRUE(range) << row.name;
-      EXPECT_EQ(range->least, row.range.least);
-      EXPECT_EQ(range->most, row.range.most);
-      ASSERT_TRUE(set_field(o, row.name, "3"));
+      const auto choice = std::find_if(plan_choices().begin(), plan_choices().end(),
+                                       [&](const Choice& one) { return std::string(one.name) == row.name; });
+      ASSERT_NE(choice, plan_choices().end()) << row.name;
+      EXPECT_EQ(choice->kind, ChoiceKind::number);
+      EXPECT_EQ(choice->range.least, row.range.least);
+      EXPECT_EQ(choice->range.most, row.range.most);
+      ASSERT_TRUE(set_choice(o, row.name, "3"));
       EXPECT_EQ(value, 3) << row.name;
       ++numbers;
     }
   });
   EXPECT_EQ(numbers, 10);
+}
+
+/// A program lists exactly the choices that the planner takes. To see it fail: drop the `names` of a choice.
+TEST(choices, know_their_kind_and_their_names) {
+  PlanOverrides o;
+  for (const Choice& choice : plan_choices()) {
+    EXPECT_STRNE(choice.help, "") << choice.name;
+    EXPECT_EQ(choice.names.empty(), choice.kind != ChoiceKind::name) << choice.name;
+    const std::string text = choice.kind == ChoiceKind::flag ? "true"
+                             : choice.kind == ChoiceKind::name
+                                 ? choice.names.substr(0, choice.names.find(','))
+                                 : "8";
+    EXPECT_TRUE(set_choice(o, choice.name, text)) << choice.name << " = " << text;
+    EXPECT_FALSE(set_choice(o, choice.name, "no such text")) << choice.name;
+  }
+  EXPECT_EQ(o.swapped, true);
+  EXPECT_TRUE(o.ignore_records);
+  EXPECT_EQ(o.workspace_limit, 8);
+  ASSERT_TRUE(set_choice(o, "cluster_m", "2"));
+  EXPECT_EQ(o.cluster->m, 2);
+  EXPECT_FALSE(set_choice(o, "tile_q", "2"));
 }
 
 TEST(fields, a_line_of_text_sets_several_and_fields_of_fields) {

@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
+#include <sluice/bench/session.h>
 #include "bench/lab.h"
-#include "bench/session.h"
 #include "fake_driver.h"
 
 namespace sluice::bench {
@@ -26,13 +26,13 @@ class LabFixture : public testing::Test {
     driver_.machine.memory_bytes = i64{4} << 30;
     const Result<Device> device = open_fake_device();
     ASSERT_TRUE(device) << device.error().message;
-    Result<Lab> lab = open_lab(*device, method_, kNoCublasLt);
+    const auto lab = open_lab(*device, {.method = method_, .cublaslt = kNoCublasLt});
     ASSERT_TRUE(lab) << lab.error().message;
-    lab_ = std::make_unique<Lab>(std::move(*lab));
+    lab_ = std::const_pointer_cast<Lab>(*lab);
   }
 
   FakeDriver driver_;
-  std::unique_ptr<Lab> lab_;
+  std::shared_ptr<Lab> lab_;
 
  private:
   Method method_;

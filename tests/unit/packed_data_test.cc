@@ -12,7 +12,7 @@
 #include <sluice/check/packed_check.h>
 #include <sluice/host/jit/compiler.h>
 
-#include "cli/packed_host.h"
+#include "bench/host/packed_host.h"
 #include "packed_formats.h"
 #include "tests/packed_problems.h"
 
@@ -22,7 +22,7 @@ namespace {
 using packed::DataKind;
 
 std::vector<u8> reference_d(const packed::HostData& data, int shift) {
-  const Result<std::vector<u8>> d = cli::reference_d(data, shift);
+  const Result<std::vector<u8>> d = bench::reference_d(data, shift);
   EXPECT_TRUE(d.ok());
   return *d;
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <sluice/kernels/verify_arith.h>
-#include <sluice/reference/packed_weights.h>
+#include <sluice/pack_weights.h>
 
 namespace sluice::test {
 

@@ -9,10 +9,10 @@
 
 #include <utility>
 
-#include <sluice/reference/packed_weights.h>
+#include <sluice/pack_weights.h>
 
-#include "cli/packed_host.h"
-#include "cli/random_problem.h"
+#include "bench/host/packed_host.h"
+#include "lab/random/problem.h"
 #include "packed_formats.h"
 #include "packed_launch_fixture.h"
 
@@ -133,14 +133,14 @@ TEST(packed_halves, misuse_of_the_reference_is_refused) {
 }
 
 TEST(packed_halves, of_random_problems_are_drawn_and_right) {
-  const cli::RandomSpec spec{.seed = 5, .largest = 300};
+  const lab::RandomSpec spec{.seed = 5, .largest = 300};
   int gated = 0, padded = 0;
   for (int i = 0; i < 200; ++i) {
-    const Problem p = cli::random_packed_problem(spec, {}, i);
+    const Problem p = lab::random_packed_problem(spec, {}, i);
     if (!p.epilogue.gated) continue;
     ++gated, padded += pads_halves(p.n);
     if (gated > 12) continue;
-    const auto found = cli::compare_on_host(p, packed::DataKind::exact, static_cast<u64>(i));
+    const auto found = bench::compare_on_host(p, packed::DataKind::exact, static_cast<u64>(i));
     ASSERT_TRUE(found) << found.error().message;
     EXPECT_TRUE(found->passed()) << to_string(p) << ": " << describe(*found);
   }

@@ -9,9 +9,9 @@
 #include <string>
 
 #include <sluice/host/text/json_text.h>
-#include <sluice/host/text/quoted.h>
 #include <sluice/host/text/text_file.h>
 #include <sluice/records/record.h>
+#include <sluice/text.h>
 
 #include "cache_fake.h"
 #include "cli/requests.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice verify --records` must reach every shipped record. To see it fail: leave the fused parts of packed
-// steps out of problem_of().
-#include "bench/recorded_plans.h"
+// `sluice_lab verify --records` must reach every shipped record. To see it fail: leave the fused parts of
+// packed steps out of problem_of().
+#include "lab/recorded_plans.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 TEST(recorded_plans, reach_every_shipped_record_and_every_product_of_a_tuned_chain) {
   const ParsedRecords& shipped = embedded_records();
-  const bench::RecordedPlans found = bench::recorded_plans(shipped, DeviceInfo{});
+  const lab::RecordedPlans found = lab::recorded_plans(shipped, DeviceInfo{});
   for (const std::string& line : found.passed_over) ADD_FAILURE() << line;
   size_t steps = 0;
   for (const TunedChain& chain : shipped.chains)
@@ -24,7 +24,7 @@ TEST(recorded_plans, reach_every_shipped_record_and_every_product_of_a_tuned_cha
 TEST(recorded_plans, pass_over_those_of_a_gpu_with_other_sms) {
   DeviceInfo small;
   small.sm_count = 78;
-  const bench::RecordedPlans found = bench::recorded_plans(embedded_records(), small);
+  const lab::RecordedPlans found = lab::recorded_plans(embedded_records(), small);
   EXPECT_TRUE(found.plans.empty());
   ASSERT_FALSE(found.passed_over.empty());
   EXPECT_NE(found.passed_over[0].find("132 SMs, and this GPU has 78"), std::string::npos);

@@ -2,7 +2,7 @@
 // Compares packed blobs with the tensor core's registers. Each lane's words are masked and rotated as in
 // docs/packing.md; the numbers must be the codes of the row and k that PTX assigns to that place. Also
 // packing, unpacking, padding, slices and misuse. To see it fail: ignore the rows' scales in a slice of k.
-#include <sluice/reference/packed_weights.h>
+#include <sluice/pack_weights.h>
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sluice rows` without a GPU: the random draw, flags, and results. A wrong kernel has no time, and a kernel
-// made in a call that should make none is reported. To see it fail: leave kernels_made out of all_right().
-#include "bench/rows_record.h"
+// `sluice_lab rows` without a GPU: the random draw, flags, and results. A wrong kernel has no time, and a
+// kernel made in a call that should make none is reported. To see it fail: leave kernels_made out of
+// all_right().
+#include "lab/rows/record.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -10,7 +11,7 @@
 #include "lab_fixture.h"
 #include "tests/packed_problems.h"
 
-namespace sluice::bench {
+namespace sluice::lab {
 namespace {
 
 TEST(rows_bench, numbers_are_drawn_from_equal_parts_and_again_the_same) {
@@ -117,4 +118,4 @@ TEST(rows_bench, overrides_have_no_effect_on_a_range) {
 }
 
 }  // namespace
-}  // namespace sluice::bench
+}  // namespace sluice::lab

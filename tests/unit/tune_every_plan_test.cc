@@ -10,7 +10,7 @@
 
 #include <sluice/conv.h>
 
-#include "bench/record.h"
+#include <sluice/bench/record.h>
 #include "bench/shapes.h"
 #include "bench/tune/every_plan.h"
 #include "bench/tune/report.h"

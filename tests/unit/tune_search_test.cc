@@ -10,11 +10,12 @@
 #include <cmath>
 
 #include "bench/shapes.h"
+#include "bench/tune/machine.h"
 #include "bench/tune/report.h"
 #include "bench/tune/walks.h"
 #include "cli/tune_table.h"
+#include "lab/fit/cost_fit.h"
 #include "tests/packed_problems.h"
-#include "tools/fit/cost_fit.h"
 
 #include <sluice/host/planner/dense/cluster_grid.h>
 #include <sluice/records/record_book.h>
@@ -457,7 +458,7 @@ TEST_F(TuneSearch, its_bench_record_has_every_candidate_that_was_tried) {
   run.shapes.push_back(shape);
   const std::string path = testing::TempDir() + "sluice_tune_run.json";
   ASSERT_TRUE(write_json(run, path));
-  const auto fit = fitting::read_fit_shapes(path);  // sluice_fit must be able to read the file
+  const auto fit = fitting::read_fit_shapes(path);  // sluice_lab fit must be able to read the file
   std::remove(path.c_str());
   ASSERT_TRUE(fit) << fit.error().message;
   ASSERT_EQ(fit->size(), 1u);

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include <sluice/chain.h>
-#include <sluice/host/quantiles.h>
+#include <sluice/quantiles.h>
 
 namespace sluice::tuning {
 

@@ -12,14 +12,14 @@
 #include <sluice/host/jit/hash.h>
 #include <sluice/host/text/json_text.h>
 #include <sluice/host/text/lines.h>
-#include <sluice/host/text/quoted.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
 namespace sluice {
 namespace {
 
 constexpr int kVersion = 1;
-constexpr const char* kRemedy = "run `sluice calibrate` again";
+constexpr const char* kRemedy = "run `sluice_lab calibrate` again";
 constexpr const char* kSubject = "the folder of tuning records";
 constexpr std::chrono::milliseconds kLockTimeout{2000};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rates of one card as `sluice calibrate` measured them: a JSON file in the user's records folder, named
-// by a hash of the card's name, UUID and driver. Device::info() uses it instead of estimates. Another card or
-// driver has another file name, and a file whose content does not match its name is rejected.
+// The rates of one card as `sluice_lab calibrate` measured them: a JSON file in the user's records folder,
+// named by a hash of the card's name, UUID and driver. Device::info() uses it instead of estimates. Another
+// card or driver has another file name, and a file whose content does not match its name is rejected.
 #pragma once
 
 #include <optional>

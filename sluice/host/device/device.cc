@@ -7,6 +7,7 @@
 #include <sluice/host/driver/error.h>
 #include <sluice/host/jit/build_report.h>
 #include <sluice/host/ops/race_results.h>
+#include <sluice/machine.h>
 #include <sluice/try.h>
 
 namespace sluice {

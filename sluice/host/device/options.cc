@@ -13,7 +13,7 @@
 #include <string_view>
 #include <system_error>
 
-#include <sluice/host/text/quoted.h>
+#include <sluice/text.h>
 
 namespace sluice {
 namespace {

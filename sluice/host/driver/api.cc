@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the CUDA driver. A failure is not remembered, because a driver may be mounted into a container later.
 #include <sluice/host/driver/api.h>
+#include <sluice/machine.h>
 #include <sluice/try.h>
 
 #include <dlfcn.h>

@@ -42,11 +42,6 @@ struct DriverApi {
 #undef SLUICE_DRIVER_MEMBER
 };
 
-/// The first driver for CUDA 13.x (CUDA Compatibility, minimum drivers). Older drivers load no cubin of NVRTC
-/// 13.
-inline constexpr int kOldestDriver = 580;
-inline constexpr int kOldestDriverCuda = 13000;  // the value of cuDriverGetVersion
-
 /// Opens libcuda.so.1 once per process and keeps it open. Error driver: there is no driver, or it lacks a
 /// required function.
 Result<const DriverApi*> load_driver();

@@ -16,7 +16,7 @@
 #include <sluice/host/jit/cache_key.h>
 #include <sluice/host/jit/compiler.h>
 #include <sluice/host/jit/kernel_log.h>
-#include <sluice/host/text/quoted.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
 namespace sluice {

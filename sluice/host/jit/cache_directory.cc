@@ -15,7 +15,7 @@
 #include <filesystem>
 #include <thread>
 
-#include <sluice/host/text/quoted.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
 namespace sluice {

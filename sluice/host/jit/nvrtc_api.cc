@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <mutex>
 
-#include <sluice/host/text/quoted.h>
+#include <sluice/text.h>
 
 namespace sluice {
 namespace {

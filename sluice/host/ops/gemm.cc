@@ -16,8 +16,8 @@
 #include <sluice/host/limits.h>
 #include <sluice/host/ops/problem_key.h>
 #include <sluice/host/planner/packed/packed_problem_checks.h>
-#include <sluice/host/text/quoted.h>
 #include <sluice/spec/part_sums.h>
+#include <sluice/text.h>
 
 namespace sluice {
 namespace {

@@ -3,6 +3,7 @@
 // has the parts of products with packed weights.
 #pragma once
 
+#include <sluice/compile.h>
 #include <sluice/host/ops/conv_params.h>
 #include <sluice/host/ops/kept.h>
 #include <sluice/host/ops/packed.h>
@@ -33,9 +34,6 @@ Error with_names(Error error, const ConvNames& own, const char* const* names);
 /// Checks a plan, which the caller may have changed by hand, and fills in all derived fields. The problem
 /// must pass the planner's checks, and the configuration must fit it. The errors are those of plan().
 Result<Plan> sealed(const Plan& plan, const DeviceInfo& device);
-
-/// Returns the units to compile for the plan; none if D is empty.
-std::vector<std::string> units_of(const Plan& plan);
 
 /// Returns how many kernels one launch of the plan enqueues, without the one that adds up slices.
 int launches_of(const Plan& plan);

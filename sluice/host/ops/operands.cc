@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include <sluice/host/driver/error.h>
-#include <sluice/host/text/quoted.h>
+#include <sluice/text.h>
 
 namespace sluice {
 namespace {

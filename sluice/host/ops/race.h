@@ -22,7 +22,7 @@
 #include <sluice/host/ops/compare.h>
 #include <sluice/host/ops/engine.h>
 #include <sluice/host/ops/race_results.h>
-#include <sluice/host/quantiles.h>
+#include <sluice/quantiles.h>
 #include <sluice/spec/work_split.h>
 
 namespace sluice::ops {

@@ -23,7 +23,7 @@ struct Constant {
   Origin origin;
   const char* meaning;
   const char* source;          // a page of docs, or a description of the measurement
-  double least = 0, most = 0;  // physical limits for sluice_fit; both 0: it does not fit this constant
+  double least = 0, most = 0;  // physical limits for sluice_lab fit; both 0: it does not fit this constant
 };
 
 }  // namespace sluice

@@ -2,7 +2,7 @@
 // The constants of all cost models. They hold for every Hopper GPU; rates that differ between cards are
 // measured or reported by the driver (DeviceRates). The table in costs.cc gives each one's value, unit,
 // meaning, source and bounds; docs/findings/constants.md says what an error of 20 % in each does. Models take
-// the constants by reference, so that other values can be tried (tools/fit).
+// the constants by reference, so that other values can be tried (lab/fit).
 #pragma once
 
 #include <span>

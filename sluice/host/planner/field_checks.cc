@@ -63,16 +63,6 @@ Result<void> check_all(const T& value, ErrorCode code) {
   return checker.found();
 }
 
-template <class T>
-std::optional<FieldRange> range_of(std::string_view name) {
-  std::optional<FieldRange> range;
-  const T overrides{};
-  for_each_field(overrides, [&](const auto& row, const auto&) {
-    if (name == row.name) range = row.range;
-  });
-  return range;
-}
-
 }  // namespace
 
 Result<void> check_enumerators(const Problem& problem) {
@@ -85,10 +75,6 @@ Result<void> check_overrides(const PlanOverrides& overrides) {
                  "workspace_limit = " + std::to_string(*overrides.workspace_limit) +
                      " must be at least 0, the bytes a plan may ask for; 0: none"};
   return check_all(overrides, ErrorCode::invalid_config);
-}
-
-std::optional<FieldRange> range_of_override(std::string_view name) {
-  return range_of<PlanOverrides>(name);
 }
 
 }  // namespace sluice

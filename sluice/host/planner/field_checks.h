@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include <sluice/host/text/field_range.h>
+#include <sluice/choices.h>
 #include <sluice/plan.h>
 #include <sluice/result.h>
 
@@ -20,8 +20,5 @@ Result<void> check_enumerators(const Problem& problem);
 /// Error invalid_config: an override is out of range. The message gives the field, its value, its range or
 /// names, and what to do instead.
 Result<void> check_overrides(const PlanOverrides& overrides);
-
-/// Returns the range of the override with this name; nullopt if there is no such override.
-std::optional<FieldRange> range_of_override(std::string_view name);
 
 }  // namespace sluice

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sluice/host/text/field_text.h>
 
-#include <sluice/host/text/quoted.h>
+#include <sluice/text.h>
 #include <sluice/try.h>
 
 namespace sluice {

@@ -9,8 +9,8 @@
 #include <optional>
 #include <tuple>
 
-#include <sluice/host/text/enumerations.h>
-#include <sluice/host/text/field_range.h>
+#include <sluice/choices.h>
+#include <sluice/names.h>
 #include <sluice/plan.h>
 #include <sluice/spec/strip.h>
 #include <sluice/spec/wide.h>

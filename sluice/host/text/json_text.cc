@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <sluice/host/text/quoted.h>
+#include <sluice/text.h>
 
 namespace sluice {
 namespace {

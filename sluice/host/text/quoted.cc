@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // UTF-8 as RFC 3629 defines it: no overlong forms, no surrogates, nothing past U+10FFFF.
-#include <sluice/host/text/quoted.h>
+#include <sluice/text.h>
 
 #include <sluice/spec/base.h>
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <memory>
 
-#include <sluice/host/text/quoted.h>
+#include <sluice/text.h>
 
 namespace sluice {
 

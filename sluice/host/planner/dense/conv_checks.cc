@@ -198,7 +198,9 @@ Result<void> check_conv(const Conv& v, DType inputs, DType output, const Epilogu
 
 Result<void> check_conv_problem(const Problem& p) {
   SLUICE_TRY(check_conv(p.conv, p.a.type, p.d.type, p.epilogue));
-  const Problem made = product_of_conv(p.conv, p);
+  Problem made = product_of_conv(p.conv, p);
+  made.conv = p.conv;  // a pointwise one has none in its product
+  if (!p.epilogue.residual) made.c = p.c;
   if (made == p) return {};
   return Error{ErrorCode::invalid_argument,
                "the problem's sizes and layouts must be those of its convolution, " + to_string(made) +

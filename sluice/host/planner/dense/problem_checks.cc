@@ -255,6 +255,7 @@ Result<Problem> check_problem(const Problem& problem) {
   SLUICE_TRY(check_not_packed(p));
   SLUICE_TRY(check_sizes(p));
   if (is_conv(p.conv)) SLUICE_TRY(check_conv_problem(p));
+  if (is_pointwise(p.conv)) p.conv = {};  // nothing is gathered: a plain product
   SLUICE_TRY(check_types(p));
   if (is_conv(p.conv)) return p;
   p.c.unaligned = false;  // C is loaded element by element

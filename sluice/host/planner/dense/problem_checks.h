@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks that the gemm kernel can address a problem. Everything that does not depend on the configuration is
 // checked here; an error gives the value, the rule and the remedy. Called by planner.cc, by code that takes
-// plans from outside (ops/gemm.cc, planner/packed) and by `sluice_fit`. After check_problem() no 32-bit
+// plans from outside (ops/gemm.cc, planner/packed) and by `sluice_lab fit`. After check_problem() no 32-bit
 // offset and no 63-bit byte count of the kernel can overflow. Only the number of tiles can: it depends on the
 // tile (candidates.cc).
 #pragma once
