@@ -90,6 +90,11 @@ class WeightFormat:
         return PackedNumbers(**{name: getattr(found, name) for name, _ in PackedNumbersStruct._fields_})
 
 
+def default_format(kind: str) -> WeightFormat:
+    """Returns the format of a type of weights if nothing else is asked for."""
+    return WeightFormat(kind)
+
+
 @entry
 @dataclasses.dataclass(frozen=True)
 class PackedNumbers:

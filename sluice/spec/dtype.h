@@ -30,6 +30,11 @@ SLUICE_HD constexpr bool is_16bit(DType type) {
   return type == DType::bf16 || type == DType::fp16;
 }
 
+/// True for the types of bias and C, and of scales that are numbers of their own.
+SLUICE_HD constexpr bool is_addend(DType type) {
+  return is_16bit(type) || type == DType::fp32;
+}
+
 /// True for the types of A and B.
 SLUICE_HD constexpr bool is_input(DType type) {
   return type != DType::fp32;

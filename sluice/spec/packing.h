@@ -32,6 +32,10 @@ struct WeightFormat {
 };
 
 inline constexpr WeightFormat kNotPacked{.type = WeightType::none};
+/// Returns the format of a type if nothing else is asked for.
+SLUICE_HD constexpr WeightFormat default_format(WeightType type) {
+  return {.type = type};
+}
 
 inline constexpr int kStripRows = 64;
 inline constexpr int kPackedTileK = 128;

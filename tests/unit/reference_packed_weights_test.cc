@@ -104,7 +104,7 @@ TEST(packed_operands, bytes_are_whole_when_a_word_is_turned_by_3) {
   for (u32 code = 0; code < 256; ++code)
     for (int field = 0; field < 4; ++field) {
       const int byte = field / 2 + field % 2 * 2;  // the code is in register field / 2, half field % 2
-      EXPECT_EQ(rotate_right(place_code(f, code, field), 3), code << (8 * byte));
+      EXPECT_EQ(rotate_right(static_cast<u32>(place_code(f, code, field)), 3), code << (8 * byte));
     }
 }
 

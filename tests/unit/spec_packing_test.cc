@@ -53,9 +53,9 @@ static_assert(scale_slot(0, 0) == 0 && scale_slot(8, 0) == 1 && scale_slot(1, 0)
 static_assert(scale_slot(63, 1) == 127 && slot_row(127) == 63 && slot_row(65) == 8);
 
 // Words of the example in docs/decisions/0019-packed-in-fragment-order.md.
-constexpr u32 word_of(const WeightFormat& f, const u32 (&codes)[8]) {
-  u32 word = 0;
-  for (int field = 0; field < word_codes(f); ++field) word |= place_code(f, codes[field], field);
+constexpr u64 word_of(const WeightFormat& f, const u32 (&codes)[8]) {
+  u64 word = 0;
+  for (int field = 0; field < cell_codes(f); ++field) word |= place_code(f, codes[field], field);
   return word;
 }
 static_assert(word_of(kInt4, {1, 2, 5, 6, 3, 4, 7, 8}) == 0x23139a8c);
@@ -70,10 +70,10 @@ TEST(packing, every_place_of_a_tile_holds_one_code) {
     for (int row = 0; row < kStripRows; ++row)
       for (int k = 0; k < kPackedTileK; ++k) {
         const CodePlace place = code_place(f, {row, k});
-        EXPECT_EQ(place.word_offset % 4, 0);
-        EXPECT_TRUE(place.word_offset >= 0 && place.word_offset < tile_code_bytes(f));
-        EXPECT_TRUE(place.field >= 0 && place.field < word_codes(f));
-        places.emplace(place.word_offset, place.field);
+        EXPECT_EQ(place.offset % 4, 0);
+        EXPECT_TRUE(place.offset >= 0 && place.offset < tile_code_bytes(f));
+        EXPECT_TRUE(place.field >= 0 && place.field < cell_codes(f));
+        places.emplace(place.offset, place.field);
       }
     EXPECT_EQ(places.size(), std::size_t{kPackedTileCodes}) << test::text_of(f);
   }
@@ -84,7 +84,7 @@ TEST(packing, lanes_and_places_are_inverses) {
     for (int lane = 0; lane < tile_lanes(f); ++lane)
       for (int index = 0; index < lane_codes(f); ++index) {
         const CodeIndex origin = lane_origin(f, lane), code = lane_code(f.order, index);
-        const CodePlace wanted{lane * kLaneBytes + index / word_codes(f) * 4, index % word_codes(f)};
+        const CodePlace wanted{lane * kLaneBytes + index / cell_codes(f) * 4, index % cell_codes(f)};
         ASSERT_EQ(code_place(f, {origin.row + code.row, origin.k + code.k}), wanted)
             << test::text_of(f) << " lane " << lane << " code " << index;
       }
@@ -92,15 +92,15 @@ TEST(packing, lanes_and_places_are_inverses) {
 
 TEST(packing, every_code_in_every_field_comes_back_and_touches_no_other) {
   for (const WeightFormat& f : {kInt4, kBytes, kRows})
-    for (int field = 0; field < word_codes(f); ++field)
+    for (int field = 0; field < cell_codes(f); ++field)
       for (u32 code = 0; code < 1u << code_bits(f.type); ++code) {
-        const u32 placed = place_code(f, code, field);
-        for (const u32 around : {0u, ~0u}) {
-          u32 mask = 0;  // the bits that belong to the field
+        const u64 placed = place_code(f, code, field);
+        for (const u64 around : {u64{0}, ~u64{0}}) {
+          u64 mask = 0;  // the bits that belong to the field
           for (u32 other = 0; other < 1u << code_bits(f.type); ++other) mask |= place_code(f, other, field);
-          const u32 word = placed | (around & ~mask);
+          const u64 word = placed | (around & ~mask);
           ASSERT_EQ(take_code(f, word, field), code) << test::text_of(f) << " field " << field;
-          ASSERT_EQ(__builtin_popcount(mask), code_bits(f.type));
+          ASSERT_EQ(__builtin_popcountll(mask), code_bits(f.type));
         }
         ASSERT_EQ(place_code(f, code | 0x100, field), placed) << "bits above a code are not looked at";
       }

@@ -28,20 +28,25 @@ SLUICE_HD constexpr float exact_power(int exponent) {
   return value;
 }
 
-/// kWords words of a lane make one 16 x 16 fragment. kPasses fragments add up to one operand; all are
-/// multiplied by the same tokens. The exponents belong to rows g and g + 8 of a block.
+/// kWords words of a lane make one 16 x 16 fragment; expand() takes the words of 64 k and the number of a
+/// fragment. kPasses fragments add up to one operand; all are multiplied by the same tokens. The exponents
+/// belong to rows g and g + 8 of a block.
 template <WeightType kType, DType kX>
 struct CodeFragments;
+
+/// Tokens are multiplied by 2^kTokenPower, because codes are so small that products would underflow.
+template <WeightType kType, DType kX>
+inline constexpr int kTokenPower = 0;
 
 template <>
 struct CodeFragments<WeightType::uint4, DType::fp16> {
   static constexpr int kWords = 1, kPasses = 1, kOffset = 0, kUpperExponent = 21, kLowerExponent = 17;
 
   template <int kPass>
-  SLUICE_DEVICE static void expand(const u32* words, u32 (&a)[4]) {
-    const u32 turned = rotate_word(words[0], 8);
-    a[0] = words[0] & 0x00780078u;  // fraction bits 6..3: code * 2^-21
-    a[1] = words[0] & 0x07800780u;  // bits 10..7 in place: code * 2^-17, one bit above the fraction included
+  SLUICE_DEVICE static void expand(const u32* words, int fragment, u32 (&a)[4]) {
+    const u32 word = words[fragment], turned = rotate_word(word, 8);
+    a[0] = word & 0x00780078u;  // fraction bits 6..3: code * 2^-21
+    a[1] = word & 0x07800780u;  // bits 10..7 in place: code * 2^-17, one bit above the fraction included
     a[2] = turned & 0x00780078u;
     a[3] = turned & 0x07800780u;
   }
@@ -52,9 +57,9 @@ struct CodeFragments<WeightType::uint4, DType::bf16> {
   static constexpr int kWords = 1, kPasses = 1, kOffset = 16, kUpperExponent = 0, kLowerExponent = 0;
 
   template <int kPass>
-  SLUICE_DEVICE static void expand(const u32* words, u32 (&a)[4]) {
+  SLUICE_DEVICE static void expand(const u32* words, int fragment, u32 (&a)[4]) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) a[j] = and_or(rotate_word(words[0], 4 * j), 0x00780078u, 0x41804180u);
+    for (int j = 0; j < 4; ++j) a[j] = and_or(rotate_word(words[fragment], 4 * j), 0x00780078u, 0x41804180u);
   }
 };
 
@@ -63,9 +68,9 @@ struct CodeFragments<WeightType::int8, DType::fp16> {
   static constexpr int kWords = 2, kPasses = 1, kOffset = 0, kUpperExponent = 21, kLowerExponent = 21;
 
   template <int kPass>
-  SLUICE_DEVICE static void expand(const u32* words, u32 (&a)[4]) {
+  SLUICE_DEVICE static void expand(const u32* words, int fragment, u32 (&a)[4]) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) a[j] = rotate_word(words[j / 2], 8 * (j % 2)) & 0x07F807F8u;
+    for (int j = 0; j < 4; ++j) a[j] = rotate_word(words[2 * fragment + j / 2], 8 * (j % 2)) & 0x07F807F8u;
   }
 };
 
@@ -76,10 +81,10 @@ struct CodeFragments<WeightType::int8, DType::bf16> {
   static constexpr int kWords = 2, kPasses = 2, kOffset = 272, kUpperExponent = 0, kLowerExponent = 0;
 
   template <int kPass>
-  SLUICE_DEVICE static void expand(const u32* words, u32 (&a)[4]) {
+  SLUICE_DEVICE static void expand(const u32* words, int fragment, u32 (&a)[4]) {
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      a[j] = and_or(rotate_word(words[j / 2], 8 * (j % 2) + 4 * kPass), 0x00780078u,
+      a[j] = and_or(rotate_word(words[2 * fragment + j / 2], 8 * (j % 2) + 4 * kPass), 0x00780078u,
                     kPass == 0 ? 0x41804180u : 0x43804380u);
   }
 };
@@ -98,9 +103,9 @@ struct CodeFragments<WeightType::e4m3, DType::fp16> {
   static constexpr int kWords = 2, kPasses = 1, kOffset = 0, kUpperExponent = 0, kLowerExponent = 0;
 
   template <int kPass>
-  SLUICE_DEVICE static void expand(const u32* words, u32 (&a)[4]) {
-    unpack_e4m3(words[0], a[0], a[1]);
-    unpack_e4m3(words[1], a[2], a[3]);
+  SLUICE_DEVICE static void expand(const u32* words, int fragment, u32 (&a)[4]) {
+    unpack_e4m3(words[2 * fragment], a[0], a[1]);
+    unpack_e4m3(words[2 * fragment + 1], a[2], a[3]);
   }
 };
 
@@ -110,8 +115,8 @@ struct CodeFragments<WeightType::e4m3, DType::bf16> {
   static constexpr int kWords = 2, kPasses = 1, kOffset = 0, kUpperExponent = 0, kLowerExponent = 0;
 
   template <int kPass>
-  SLUICE_DEVICE static void expand(const u32* words, u32 (&a)[4]) {
-    CodeFragments<WeightType::e4m3, DType::fp16>::expand<kPass>(words, a);
+  SLUICE_DEVICE static void expand(const u32* words, int fragment, u32 (&a)[4]) {
+    CodeFragments<WeightType::e4m3, DType::fp16>::expand<kPass>(words, fragment, a);
 #pragma unroll
     for (u32& pair : a) {
       const Pair values = unpack_16bit<DType::fp16>(pair);
