@@ -82,7 +82,9 @@ class HalfTile {
 #pragma unroll
     for (int i = 0; i < kOpenGroups; ++i) {
       u32 pair = scales_[i][0];
-      if constexpr (kFormat.scale != kX) {
+      if constexpr (kFormat.scale == DType::e8m0) {
+        pair = bf16_of_e8m0(pair);
+      } else if constexpr (kFormat.scale != kX) {
         const RowPair scale = floats(scales_[i]);
         pair = pack_16bit<kX>(scale.upper, scale.lower);
       }
