@@ -16,9 +16,9 @@ class Option;
 
 namespace sluice::cli {
 
-inline constexpr const char* kWeightNames = "int4, uint4, int8, e4m3";
-inline constexpr const char* kGroupHelp = "k that share a scale: 32, 64, 128 (default); 0: all";
-inline constexpr const char* kScaleHelp = "Type of scales and zeros: fp16 (default), bf16, fp32";
+inline constexpr const char* kWeightNames = "int4, uint4, int8, e4m3, e2m1";
+inline constexpr const char* kGroupHelp = "k that share a scale: 32, 64, 128 (default); 0: all. e2m1: 32";
+inline constexpr const char* kScaleHelp = "Type of scales and zeros: fp16 (default), bf16, fp32. e2m1: e8m0";
 
 struct PackedFlags {
   std::string weights, zero = "none";

@@ -209,7 +209,7 @@ sluice_problem values_of(const Problem& p) {
 }
 
 Result<WeightFormat> format_of(const sluice_weight_format& v) {
-  const Enumerator enumerators[] = {{"type", v.type, SLUICE_E4M3_WEIGHT + 1},
+  const Enumerator enumerators[] = {{"type", v.type, SLUICE_E2M1_WEIGHT + 1},
                                     {"scale", v.scale, kDTypeCount},
                                     {"zeros", v.zeros, 2},
                                     {"order", v.order, SLUICE_ORDER_BYTE + 1}};

@@ -48,6 +48,12 @@ Result<void> check_arrays(const WeightFormat& format, const WeightArrays& arrays
                    "codes[" + std::to_string(i / arrays.k) + "][" + std::to_string(i % arrays.k) +
                        "] = " + std::to_string(arrays.codes[i]) + " must be at most 15: one code a byte" +
                        (format.type == WeightType::uint4 ? "; add 8 to signed values" : "")};
+  const i64 groups = group_count(format, arrays.k);
+  for (i64 i = 0; format.scale == DType::e8m0 && i < scales; ++i)
+    if (static_cast<const u8*>(arrays.scales)[i] == 255)
+      return Error{ErrorCode::invalid_argument,
+                   "scales[" + std::to_string(i / groups) + "][" + std::to_string(i % groups) +
+                       "] = 255, the NaN of e8m0: it must be at most 254; mend the checkpoint"};
   return {};
 }
 
@@ -227,7 +233,9 @@ Result<std::vector<double>> dequantise_weights(const PackedWeights& w) {
       const double zero = f.zero == ScaleZero::per_group ? load_element(f.scale, scale + zeros_distance(f), 0)
                                                          : implied_zero(f.type);
       const u32 code = code_of(w, row, k);
-      const double value = f.type == WeightType::e4m3 ? decode_code(DType::e4m3, code) : code;
+      const double value = f.type == WeightType::e4m3   ? decode_code(DType::e4m3, code)
+                           : f.type == WeightType::e2m1 ? doubled_e2m1(code) / 2.0
+                                                        : code;
       values[static_cast<std::size_t>(row * w.k + k)] = load_element(f.scale, scale, 0) * (value - zero);
     }
   return values;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns packed words into tensor core registers with masks and rotates (docs/packing.md). A register value is
 // (code + kOffset) * 2^-exponent of its row, exactly. Integers become fp16 subnormals or the fraction of a
-// bf16; e4m3 codes are converted. Offset, zero and exponent are removed from the sums later
-// (kernels/narrow.cuh).
+// bf16; e2m1 codes become fp16 or bf16 with another bias; e4m3 codes are converted. Offset, zero and exponent
+// are removed from the sums later (kernels/narrow.cuh).
 #pragma once
 
-#include <sluice/spec/packing.h>
+#include <sluice/spec/packed_codes.h>
 #include <sluice/device/element.cuh>
 
 namespace sluice {
@@ -14,6 +14,12 @@ namespace sluice {
 SLUICE_DEVICE u32 and_or(u32 word, u32 mask, u32 bits) {
   u32 result;
   asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(result) : "r"(word), "r"(mask), "r"(bits));
+  return result;
+}
+// bits of `one` where the mask has ones, else of `other`, one instruction
+SLUICE_DEVICE u32 select_bits(u32 one, u32 other, u32 mask) {
+  u32 result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xE4;" : "=r"(result) : "r"(one), "r"(other), "r"(mask));
   return result;
 }
 SLUICE_DEVICE u32 rotate_word(u32 word, int bits) {
@@ -122,6 +128,38 @@ struct CodeFragments<WeightType::e4m3, DType::bf16> {
       const Pair values = unpack_16bit<DType::fp16>(pair);
       pair = pack_16bit<DType::bf16>(values.x, values.y);
     }
+  }
+};
+
+// e2m1 codes are bf16 of bias 127 instead of 1: 2^-126 of their value. Only 0.5 is a subnormal, which the
+// tensor core keeps. Tokens from 2^48 on become infinite (docs/numerics.md).
+template <>
+inline constexpr int kTokenPower<WeightType::e2m1, DType::bf16> = 80;
+
+template <>
+struct CodeFragments<WeightType::e2m1, DType::bf16> {
+  static constexpr int kWords = 1, kPasses = 1, kOffset = 0, kUpperExponent = 126 - 80,
+                       kLowerExponent = 126 - 80;
+
+  template <int kPass>
+  SLUICE_DEVICE static void expand(const u32* words, int fragment, u32 (&a)[4]) {
+    const int odd = fragment % 2;
+    const u32 *pair = words + fragment - odd, third = select_bits(pair[0], pair[1] >> kE2m1Shift, kE2m1Even);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) a[j] = rotate_word(j < 3 ? pair[odd] : third, e2m1_turn(odd, j)) & kE2m1Bits;
+  }
+};
+
+// fp16 has exponent and fraction three bits higher, and bias 15: codes are 2^-14 of their value.
+template <>
+struct CodeFragments<WeightType::e2m1, DType::fp16> {
+  static constexpr int kWords = 1, kPasses = 1, kOffset = 0, kUpperExponent = 14, kLowerExponent = 14;
+
+  template <int kPass>
+  SLUICE_DEVICE static void expand(const u32* words, int fragment, u32 (&a)[4]) {
+    CodeFragments<WeightType::e2m1, DType::bf16>::expand<kPass>(words, fragment, a);
+#pragma unroll
+    for (u32& pair : a) pair += (pair & 0x01C001C0u) * 7;
   }
 };
 

@@ -108,6 +108,26 @@ struct WeightFragments<WeightType::e4m3, DType::fp16, kZero> : SignedFragments<D
 template <ScaleZero kZero>
 struct WeightFragments<WeightType::e4m3, DType::bf16, kZero> : SignedFragments<DType::bf16> {};
 
+template <ScaleZero kZero>
+struct WeightFragments<WeightType::e2m1, DType::fp16, kZero> {
+  static constexpr int kWords = 1, kExponent = 0, kLift = 0;
+  static constexpr u32 kImplied = 0;
+
+  static SLUICE_DEVICE float addend(float) { return 0.0f; }
+  static SLUICE_DEVICE void difference(const u32* words, int fragment, const u32 (&)[2], u32 (&a)[4]) {
+    constexpr u32 kFrom14 = 0x74007400u;  // 2^14
+    CodeFragments<WeightType::e2m1, DType::fp16>::expand<0>(words, fragment, a);
+#pragma unroll
+    for (u32& pair : a) pair = ptx::multiply_pair<DType::fp16>(pair, kFrom14);
+  }
+};
+// OneStepFragments makes these weights.
+template <ScaleZero kZero>
+struct WeightFragments<WeightType::e2m1, DType::bf16, kZero> {
+  static constexpr int kWords = 1, kExponent = 0, kLift = -20;
+  static constexpr u32 kImplied = 0;
+};
+
 /// Weights for bf16 tokens in one operation per register.
 template <WeightType kType>
 struct OneStepFragments;
@@ -128,6 +148,19 @@ struct OneStepFragments<WeightType::uint4> {
     for (int j = 0; j < 4; ++j)
       a[j] = ptx::multiply_add_pair<DType::bf16>(rotate_word(words[fragment], 4 * j) & 0x00780078u,
                                                  factor[j % 2], offset[j % 2]);
+  }
+};
+
+/// e2m1 weights: code * scale, exactly for scales from 2^-105 to 2^21. Codes are 2^-126 of their value.
+template <>
+struct OneStepFragments<WeightType::e2m1> {
+  static constexpr u32 kFactor = 0x74807480u, kOffset = 0;  // multiplied by a scale: 2^106; not used
+
+  static SLUICE_DEVICE void expand(const u32* words, int fragment, const u32 (&factor)[2], const u32 (&)[2],
+                                   u32 (&a)[4]) {
+    CodeFragments<WeightType::e2m1, DType::bf16>::expand<0>(words, fragment, a);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) a[j] = ptx::multiply_pair<DType::bf16>(a[j], factor[j % 2]);
   }
 };
 
