@@ -16,6 +16,7 @@
 #include <sluice/try.h>
 
 #include "cli/errors.h"
+#include "cli/problem_flags.h"
 #include "cli/table.h"
 #include "cli/verb.h"
 
@@ -24,30 +25,18 @@ namespace {
 
 struct PackFlags {
   i64 n = 0, k = 0;
-  std::string weights = "int4", scale = "fp16", zero = "none", tokens = "fp16";
-  int group = 128, shards = 1;
+  PackedFlags format{.weights = "int4"};
+  std::string tokens = "fp16";
+  int shards = 1;
   bool gated = false;
   std::string codes, scales, zeros, out;
 };
 
-/// How a file stores codes. int4 is stored as uint4, with signed values.
-struct FileCodes {
-  WeightType type;
-  int added = 0;  // added to a signed value of the file to get its code
-};
-
-/// An int8 file that comes with stored zero points holds codes 0..255, because zero points are codes too.
-Result<FileCodes> file_codes_of(const std::string& text, ScaleZero zero) {
-  if (text == "int4" && zero != ScaleZero::none)
-    return bad_argument(
-        "--weights int4 are signed and --zero is per_group: zeros are for uint4 and int8; say --weights "
-        "uint4, or --zero none");
-  if (text == "int4") return FileCodes{WeightType::uint4, implied_zero(WeightType::uint4)};
-  if (text == "uint4") return FileCodes{WeightType::uint4};
-  if (text == "int8")
-    return FileCodes{WeightType::int8, zero == ScaleZero::none ? implied_zero(WeightType::int8) : 0};
-  if (text == "e4m3") return FileCodes{WeightType::e4m3};
-  return bad_argument("weights {} is not one of: int4, uint4, int8, e4m3", in_quotes(text));
+/// Returns the number that is added to a signed value of the file to get its code. An int8 file that comes
+/// with stored zero points holds codes 0..255, because zero points are codes too.
+int added_to_values(const std::string& weights, ScaleZero zero) {
+  if (weights == "int4") return implied_zero(WeightType::uint4);
+  return weights == "int8" && zero == ScaleZero::none ? implied_zero(WeightType::int8) : 0;
 }
 
 Result<FragmentOrder> order_of(const std::string& tokens) {
@@ -57,15 +46,13 @@ Result<FragmentOrder> order_of(const std::string& tokens) {
 }
 
 Result<WeightFormat> format_of(const PackFlags& flags) {
-  SLUICE_TAKE(const ScaleZero zero, bench::parse_name<ScaleZero>("zero", flags.zero));
-  SLUICE_TAKE(const FileCodes codes, file_codes_of(flags.weights, zero));
-  SLUICE_TAKE(const DType scale, bench::parse_name<DType>("type", flags.scale));
+  SLUICE_TAKE(WeightFormat format, format_of(flags.format));
   SLUICE_TAKE(const FragmentOrder order, order_of(flags.tokens));
-  const WeightFormat format{codes.type, flags.group, scale, zero, order};
+  format.order = order;
   if (const char* rule = validate(format))
     return error_of(ErrorCode::invalid_config,
-                    "--weights {} --group {} --scale {} --zero {} --tokens-type {}: {}", flags.weights,
-                    flags.group, flags.scale, flags.zero, flags.tokens, rule);
+                    "--weights {} --group {} --scale {} --zero {} --tokens-type {}: {}", flags.format.weights,
+                    format.group, name_of(format.scale), name_of(format.zero), flags.tokens, rule);
   return format;
 }
 
@@ -150,16 +137,16 @@ Result<std::vector<u8>> read_file(const std::string& path, const char* flag, i64
 }
 
 /// Converts signed values of the file to codes, in place.
-Result<void> to_codes(const PackFlags& flags, const FileCodes& how, std::vector<u8>& values) {
-  if (how.added == 0) return {};
-  const int least = -how.added, most = how.added - 1;
+Result<void> to_codes(const PackFlags& flags, int added, std::vector<u8>& values) {
+  if (added == 0) return {};
+  const int least = -added, most = added - 1;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const int value = static_cast<signed char>(values[i]);
     if (value < least || value > most)
       return bad_argument("--codes {}: value {} at [{}][{}] must be in {}..{}: {} is one signed value a byte",
                           escaped(flags.codes), value, static_cast<i64>(i) / flags.k,
-                          static_cast<i64>(i) % flags.k, least, most, flags.weights);
-    values[i] = static_cast<u8>(value + how.added);
+                          static_cast<i64>(i) % flags.k, least, most, flags.format.weights);
+    values[i] = static_cast<u8>(value + added);
   }
   return {};
 }
@@ -186,7 +173,7 @@ Result<int> pack_files(const PackFlags& flags, const WeightFormat& f) {
                         has_zeros ? "--zeros FILE" : "no --zeros FILE, which is for --zero per_group");
   SLUICE_TRY(check_out(flags));
   SLUICE_TAKE(std::vector<u8> codes, read_file(flags.codes, "--codes", flags.n * flags.k));
-  SLUICE_TRY(to_codes(flags, *file_codes_of(flags.weights, f.zero), codes));
+  SLUICE_TRY(to_codes(flags, added_to_values(flags.format.weights, f.zero), codes));
   SLUICE_TAKE(const std::vector<u8> scales, read_file(flags.scales, "--scales", scale_bytes));
   std::optional<std::vector<u8>> zeros;
   if (has_zeros) {
@@ -220,12 +207,10 @@ Verb add_pack_verb(CLI::App& app) {
       app.add_subcommand("pack", "Show the packed format of weights, and pack raw arrays; needs no GPU");
   verb->add_option("-n,--n", flags->n, "Rows: outputs of the layer")->required();
   verb->add_option("-k,--k", flags->k, "Length of the sums")->required();
-  verb->add_option("--weights", flags->weights, "int4 (-8..7), uint4, int8 or e4m3")->capture_default_str();
-  verb->add_option("--group", flags->group, "k that share a scale: 32, 64, 128; 0: all")
-      ->capture_default_str();
-  verb->add_option("--scale", flags->scale, "Type of scales and zeros: fp16, bf16, fp32")
-      ->capture_default_str();
-  verb->add_option("--zero", flags->zero, "none or per_group")->capture_default_str();
+  verb->add_option("--weights", flags->format.weights, kWeightNames)->capture_default_str();
+  verb->add_option("--group", flags->format.group, kGroupHelp);
+  verb->add_option("--scale", flags->format.weight_scale, kScaleHelp);
+  verb->add_option("--zero", flags->format.zero, "none or per_group")->capture_default_str();
   verb->add_option("--tokens-type", flags->tokens, "fp16, bf16 or e4m3; gives the order")
       ->capture_default_str();
   verb->add_flag("--gated", flags->gated, "The rows are gate and up of a gated product, half of n each");

@@ -269,32 +269,35 @@ constexpr std::array kShared = {
 
 }  // namespace
 
-Result<WeightFormat> format_of(const PackedFlags& flags) {
-  SLUICE_TAKE(const DType scale, bench::parse_name<DType>("type", flags.weight_scale));
-  SLUICE_TAKE(const ScaleZero zero, bench::parse_name<ScaleZero>("zero", flags.zero));
-  WeightFormat format{.group = flags.group, .scale = scale, .zero = zero};
-  if (flags.weights == "int4" && zero != ScaleZero::none)
+Result<WeightFormat> format_named(const std::string& weights, ScaleZero zero) {
+  if (weights == "int4" && zero != ScaleZero::none)
     return bad_argument(
-        "--weights int4 are signed and --zero is per_group: zeros are for uint4 and int8; say --zero none");
-  if (flags.weights == "int4" || flags.weights == "uint4") return format;
-  for (const WeightType type : {WeightType::int8, WeightType::e4m3})
-    if (flags.weights == name_of(type)) {
-      format.type = type;
-      return format;
-    }
-  return bad_argument("--weights {} is not one of: int4, uint4, int8, e4m3", in_quotes(flags.weights));
+        "--weights int4 are signed and --zero is per_group: zeros are for uint4 and int8; say --weights "
+        "uint4, or --zero none");
+  const std::optional<WeightType> type =
+      weights == "int4" ? WeightType::uint4 : enumerator_named<WeightType>(weights);
+  if (type && *type != WeightType::none) return default_format(*type);
+  return bad_argument("--weights {} is not one of: {}", in_quotes(weights), kWeightNames);
+}
+
+Result<WeightFormat> format_of(const PackedFlags& flags) {
+  SLUICE_TAKE(const ScaleZero zero, bench::parse_name<ScaleZero>("zero", flags.zero));
+  SLUICE_TAKE(WeightFormat format, format_named(flags.weights, zero));
+  if (flags.weight_scale) {
+    SLUICE_TAKE(const DType scale, bench::parse_name<DType>("type", *flags.weight_scale));
+    format.scale = scale;
+  }
+  format.zero = zero;
+  format.group = flags.group.value_or(format.group);
+  return format;
 }
 
 void add_format_flags(CLI::App& app, PackedFlags& f) {
   const char* group = "Packed weights";
   f.format_options = {
-      app.add_option("--weights", f.weights, "B is packed: int4 (zero 8), uint4, int8, e4m3")->group(group),
-      app.add_option("--group", f.group, "k that share a scale: 32, 64, 128; 0: all")
-          ->group(group)
-          ->capture_default_str(),
-      app.add_option("--weight-scale", f.weight_scale, "Type of scales and zeros: fp16, bf16, fp32")
-          ->group(group)
-          ->capture_default_str(),
+      app.add_option("--weights", f.weights, std::string("B is packed: ") + kWeightNames)->group(group),
+      app.add_option("--group", f.group, kGroupHelp)->group(group),
+      app.add_option("--weight-scale", f.weight_scale, kScaleHelp)->group(group),
       app.add_option("--zero", f.zero, "none or per_group")->group(group)->capture_default_str()};
 }
 

@@ -16,11 +16,10 @@ cudaDataType_t cuda_type(DType type) {
   switch (type) {
     case DType::bf16: return CUDA_R_16BF;
     case DType::fp16: return CUDA_R_16F;
-    case DType::fp32: return CUDA_R_32F;
     case DType::e4m3: return CUDA_R_8F_E4M3;
     case DType::e5m2: return CUDA_R_8F_E5M2;
+    default: return CUDA_R_32F;
   }
-  return CUDA_R_32F;
 }
 
 /// Returns why cuBLASLt cannot compute this problem; nullptr if it may.

@@ -54,11 +54,10 @@ cudnn::DataType data_type(DType type) {
   switch (type) {
     case DType::bf16: return cudnn::DataType::bf16;
     case DType::fp16: return cudnn::DataType::fp16;
-    case DType::fp32: return cudnn::DataType::fp32;
     case DType::e4m3: return cudnn::DataType::e4m3;
     case DType::e5m2: return cudnn::DataType::e5m2;
+    default: return cudnn::DataType::fp32;
   }
-  return cudnn::DataType::fp32;
 }
 
 /// Names of the attributes of one kind of operation.

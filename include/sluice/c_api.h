@@ -44,7 +44,7 @@ typedef enum {
   SLUICE_INTERNAL
 } sluice_status;
 
-typedef enum { SLUICE_BF16, SLUICE_FP16, SLUICE_FP32, SLUICE_E4M3, SLUICE_E5M2 } sluice_dtype;
+typedef enum { SLUICE_BF16, SLUICE_FP16, SLUICE_FP32, SLUICE_E4M3, SLUICE_E5M2, SLUICE_E8M0 } sluice_dtype;
 #define SLUICE_BYTE 32 /* uint8, the dtype of weight codes and blobs; products do not accept it */
 typedef enum { SLUICE_PROMOTED, SLUICE_FAST } sluice_accumulate; /* fp8 accumulation: docs/numerics.md */
 typedef enum { SLUICE_SET, SLUICE_ADD } sluice_update;           /* D = the product, or D += the product */
@@ -91,13 +91,21 @@ typedef struct {
 } sluice_array;
 
 /* SLUICE_NOT_PACKED: B is a matrix. */
-typedef enum { SLUICE_NOT_PACKED, SLUICE_UINT4, SLUICE_INT8, SLUICE_E4M3_WEIGHT } sluice_weight_type;
+typedef enum {
+  SLUICE_NOT_PACKED,
+  SLUICE_UINT4,
+  SLUICE_INT8,
+  SLUICE_E4M3_WEIGHT,
+  SLUICE_E2M1_WEIGHT
+} sluice_weight_type;
 typedef enum { SLUICE_ORDER_HALF, SLUICE_ORDER_BYTE } sluice_fragment_order; /* for 16-bit, 8-bit tokens */
 /* How weights are packed (docs/packing.md): W[row][k] = scale[row][k / group] * (code[row][k] - zero[..]). */
 typedef struct {
-  int32_t type;  /* sluice_weight_type. A code is 0..15 (uint4), value + 128 (int8), or the bits of an e4m3 */
+  int32_t type;  /* sluice_weight_type. A code is 0..15 (uint4), value + 128 (int8), or the bits of an e4m3 or
+                    e2m1 */
   int32_t group; /* k per scale: 32, 64, 128, or 0 for all of k */
-  int32_t scale; /* dtype of scales and zeros: SLUICE_FP16, SLUICE_BF16, SLUICE_FP32 */
+  int32_t scale; /* dtype of scales and zeros: SLUICE_FP16, SLUICE_BF16, SLUICE_FP32. Of e2m1: SLUICE_E8M0,
+                    and the array of scales is uint8; its group is 32 */
   int32_t zeros; /* 0 or 1: whether zero points are stored; else the zero point is 8 (uint4), 128 (int8) or 0
                     (e4m3) */
   int32_t order; /* sluice_fragment_order */

@@ -17,8 +17,6 @@ namespace sluice {
 /// Returns "wgrad 32x64x56x56 * 64x3x3 stride 2 padding 1": input, filter, and whatever differs from stride 1
 /// and padding 0. Axes are printed outermost first, as in torch.
 std::string conv_name(const Conv& conv);
-/// Returns the line of a plan's description that says which convolution it computes.
-std::string conv_line(const Conv& conv, const std::string& remark = "");
 
 }  // namespace sluice
 

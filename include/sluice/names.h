@@ -24,7 +24,7 @@ struct Enumeration;
     static constexpr const char* kType = #Enum;               \
     static constexpr int kCount = static_cast<int>(last) + 1; \
   }
-SLUICE_ENUMERATION(DType, DType::e5m2);
+SLUICE_ENUMERATION(DType, DType::e8m0);
 SLUICE_ENUMERATION(Major, Major::mn);
 SLUICE_ENUMERATION(Accumulate, Accumulate::promoted);
 SLUICE_ENUMERATION(ScaleMode, ScaleMode::block);

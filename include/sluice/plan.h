@@ -99,6 +99,9 @@ Result<Plan> with_overlap(Plan plan, const Overlap& overlap);
 
 }  // namespace gemm
 
+/// Returns the line of a plan's description that says which convolution it computes.
+std::string conv_line(const Conv& conv, const std::string& remark = "");
+
 namespace conv {
 
 /// The product that computes `conv`. With one tap, stride 1 and no padding nothing is gathered, and it is a

@@ -45,7 +45,7 @@ WeightFormat random_format(Dice& dice, const FormatSpec& formats) {
   if (formats.any_scale) f.scale = dice.any_of(kVectorTypes);
   if (formats.any_zero && dice.one_in(2)) f.zero = ScaleZero::per_group;
   if (validate(f) != nullptr) f.zero = ScaleZero::none;  // e4m3 weights have no zero points
-  return f;
+  return validate(f) == nullptr ? f : formats.fixed;     // e2m1 weights have one format
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ from .convolutions import Convolution, convolution_of
 from .errors import (Aliasing, DriverError, Error, InternalError, InvalidArgument, InvalidCall, InvalidConfig,
                      InvalidPointer, InvalidSize, InvalidStride, InvalidType, Misaligned, NotPrepared, StorageError, ToolchainError,
                      UnsupportedArch, WorkspaceError, WrongDevice)
-from .formats import PackedNumbers, WeightFormat
+from .formats import MXFP4, PackedNumbers, WeightFormat
 from .packed import PackedWeights, Unpacked, pack, pack_e4m3, pack_int4, pack_int8, pack_quantized
 from .plans import (Compiled, Plan, RowPlans, compile, explain, plan, plan_rows, prepare, prepare_norms, prepare_packer,  # noqa: A004
                     prepare_quantizers, race)
@@ -42,8 +42,8 @@ else:
 
 __all__ = [
     "Aliasing", "Compiled", "Convolution", "DriverError", "Error", "Holdings", "InternalError", "InvalidArgument", "InvalidCall",
-    "InvalidConfig", "InvalidPointer", "InvalidSize", "InvalidStride", "InvalidType", "Misaligned", "NotPrepared", "PackedNumbers",
-    "PackedWeights", "Plan", "Problem", "RowPlans", "StorageError", "ToolchainError", "UnsupportedArch", "Unpacked", "WeightFormat",
+    "InvalidConfig", "InvalidPointer", "InvalidSize", "InvalidStride", "InvalidType", "MXFP4", "Misaligned", "NotPrepared",
+    "PackedNumbers", "PackedWeights", "Plan", "Problem", "RowPlans", "StorageError", "ToolchainError", "UnsupportedArch", "Unpacked", "WeightFormat",
     "Workspace", "WorkspaceError", "WrongDevice", "compile", "convolution_of", "explain", "holdings", "pack", "pack_e4m3", "pack_int4",
     "pack_int8", "pack_quantized", "plan", "plan_rows", "prepare", "prepare_norms", "prepare_packer", "prepare_quantizers",
     "problem_of", "race", "reset_workspaces", "verify_workspaces", "weights",

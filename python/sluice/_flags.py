@@ -10,7 +10,7 @@ from typing import Sequence
 from ._library import ProblemStruct
 from ._names import ACTIVATIONS, DTYPES, MAJORS, SCALES, SUMS, UPDATES
 from .convolutions import CONV_OPS
-from .formats import WEIGHT_TYPES
+from .formats import WEIGHT_TYPES, default_format
 
 _FP8 = ("e4m3", "e5m2")
 
@@ -72,7 +72,8 @@ def _weights(s: ProblemStruct) -> list[str]:
     w = s.packed
     kind = WEIGHT_TYPES[w.type - 1]
     words = ["--weights", "int4" if kind == "uint4" and not w.zeros else kind]
-    return (words + _option("--group", w.group, 128) + _option("--weight-scale", DTYPES[w.scale], "fp16")
+    usual = default_format(kind)
+    return (words + _option("--group", w.group, usual.group) + _option("--weight-scale", DTYPES[w.scale], usual.scale)
             + (["--zero", "per_group"] if w.zeros else []))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import errors
 from ._arguments import did_you_mean, shown
 
-DTYPES = ("bf16", "fp16", "fp32", "e4m3", "e5m2")
+DTYPES = ("bf16", "fp16", "fp32", "e4m3", "e5m2", "e8m0")
 MAJORS = ("k", "mn")
 SCALES = ("none", "tensor", "vector", "block")
 ACTIVATIONS = ("none", "relu", "gelu", "silu")
@@ -17,7 +17,7 @@ GRANULARITIES = ("tensor", "row", "1x128", "128x128")
 ALIASES = {
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32",
     "float64": "fp64", "double": "fp64",
-    "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2",
+    "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float8_e8m0fnu": "e8m0",
 }
 
 

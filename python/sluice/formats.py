@@ -11,9 +11,9 @@ from ._arguments import entry, integer, shown, size_of, switch_of
 from ._library import PackedNumbersStruct, WeightFormatStruct, lib
 from ._names import DTYPES, number_of
 
-WEIGHT_TYPES = ("uint4", "int8", "e4m3")
+WEIGHT_TYPES = ("uint4", "int8", "e4m3", "e2m1")
 ORDERS = ("half", "byte")
-CODE_BITS = {"uint4": 4, "int8": 8, "e4m3": 8}
+CODE_BITS = {"uint4": 4, "int8": 8, "e4m3": 8, "e2m1": 4}
 
 
 @entry
@@ -23,12 +23,14 @@ class WeightFormat:
 
     The fields and their defaults:
 
-    - ``type`` = "uint4": codes are 0 to 15. "int8": a code is the value + 128. "e4m3": a code is the value's bits.
+    - ``type`` = "uint4": codes are 0 to 15. "int8": a code is the value + 128. "e4m3", "e2m1": a code is the value's bits.
     - ``group`` = 128: columns that share a scale; 32, 64 or 128, or 0 for one scale per row.
-    - ``scale`` = "fp16": the type of scales and zeros; "bf16" or "fp32".
+    - ``scale`` = "fp16": the type of scales and zeros; "bf16" or "fp32". "e8m0": powers of two, as bytes (``MXFP4`` only).
     - ``zeros`` = False: the zero point is 8 (uint4), 128 (int8) or 0 (e4m3). True: one zero point is stored per scale.
     - ``order`` = "half": codes are stored in the order that 16-bit tokens need; "byte": in the order that e4m3 tokens need
       (uint4 only).
+
+    e2m1 weights have one format, ``MXFP4``.
     """
 
     type: str = "uint4"
@@ -89,6 +91,16 @@ class WeightFormat:
         found = PackedNumbersStruct()
         lib.sluice_packed_numbers_of(ctypes.byref(self.struct()), size_of("n", n), size_of("k", k), ctypes.byref(found))
         return PackedNumbers(**{name: getattr(found, name) for name, _ in PackedNumbersStruct._fields_})
+
+
+MXFP4 = WeightFormat("e2m1", 32, "e8m0")
+"""The format of MXFP4 weights, such as gpt-oss's: e2m1 codes, and a power of two for each 32 columns."""
+_DEFAULTS = {"e2m1": MXFP4}
+
+
+def default_format(kind: object) -> WeightFormat:
+    """Returns the format of a type of weights if nothing else is asked for."""
+    return _DEFAULTS.get(kind, WeightFormat())
 
 
 @entry

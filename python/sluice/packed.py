@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Optional, Tuple, Union
 from . import errors
 from ._arguments import check_span, entry, integer, shown, switch_of
 from ._names import DTYPES, number_of
-from .formats import CODE_BITS, WeightFormat
+from .formats import CODE_BITS, WeightFormat, default_format
 from .problems import Problem
 from .weights import QuantizedWeights, quantize_groups
 from .weights._arrays import Array, check_given, check_matrix, check_shape, check_type, library_of, type_of
@@ -153,9 +153,10 @@ class PackedWeights:
     def quantized(self) -> QuantizedWeights:
         """Returns the weights in canonical form. Raises ``InvalidType`` for e4m3 weights, which have no such form."""
         if self.format.type == "e4m3":
-            raise errors.InvalidType("weights are e4m3, and QuantizedWeights holds integers: call unpack()")
+            raise errors.InvalidType("weights are e4m3, and QuantizedWeights holds integers or e2m1: call unpack()")
         codes, scales, zeros = self.unpack()
-        return QuantizedWeights(codes, scales, zeros, self.group, self.permutation, CODE_BITS[self.format.type], self.width)
+        return QuantizedWeights(codes, scales, zeros, self.group, self.permutation, CODE_BITS[self.format.type], self.width,
+                                "e2m1" if self.format.type == "e2m1" else None)
 
     def slice_rows(self, start: int, stop: int) -> "PackedWeights":
         """Returns outputs ``start`` to ``stop``, a column-parallel shard, as a view of the blob. Raises ``InvalidSize`` unless
@@ -230,12 +231,13 @@ def _check_slice(what: str, start: int, stop: int, size: int, unit: int) -> None
 
 @entry
 def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: str = "uint4",  # noqa: A002
-         group: int = 128, permutation: Optional[Array] = None, order: str = "half",
+         group: Optional[int] = None, permutation: Optional[Array] = None, order: str = "half",
          width: Optional[int] = None, gated: bool = False) -> PackedWeights:
     """Packs codes with their scales and optional zero points. All arrays are row-major without gaps.
 
-    - ``codes``: n x k, uint8: 0 to 15 for "uint4", value + 128 for "int8", the bits for "e4m3" (or float8_e4m3fn).
-    - ``scales``, ``zeros``: n x groups, fp16, bf16 or fp32.
+    - ``codes``: n x k, uint8: 0 to 15 for "uint4", value + 128 for "int8", the bits for "e2m1" and "e4m3" (or float8_e4m3fn).
+    - ``scales``, ``zeros``: n x groups, fp16, bf16 or fp32. With "e2m1" scales are uint8 (or float8_e8m0fnu), and ``group``, by
+      default 128, is 32. A scale of 255, NaN, raises ``InvalidArgument``; the check synchronises with the GPU.
     - ``type``, ``group``, ``order``: as in ``WeightFormat``; ``order`` is "half" for 16-bit tokens, "byte" for e4m3 ones.
     - ``permutation``, ``width``: as in ``PackedWeights``. Each column may appear once. Checking that here synchronises with the
       GPU, so that products need not check.
@@ -251,8 +253,15 @@ def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: st
     check_given("codes", codes)
     if len(codes.shape) != 2:
         raise errors.InvalidSize(f"codes has shape {tuple(codes.shape)} and must have two dimensions, n x k")
-    check_type("scales", scales, SCALE_TYPES, "convert them")
-    made = WeightFormat(type, group, type_of(scales), zeros is not None, order)
+    usual = default_format(str(type))
+    has_bytes = usual.scale == "e8m0"
+    check_type("scales", scales, ("uint8", "e8m0") if has_bytes else SCALE_TYPES, "convert them")
+    if has_bytes:
+        scales = scales.view(library.module.uint8)
+        if bool((scales == 255).any()):
+            raise errors.InvalidArgument("scales hold 255, the NaN of e8m0, and must be at most 254: mend the checkpoint")
+    made = WeightFormat(type, usual.group if group is None else group, "e8m0" if has_bytes else type_of(scales),
+                        zeros is not None, order)
     n, k = (int(extent) for extent in codes.shape)
     if permutation is not None:
         check_shape("permutation", permutation, (k,), "an index for each column of the weights")
@@ -268,7 +277,7 @@ def pack(codes: Array, scales: Array, zeros: Optional[Array] = None, *, type: st
 
 @entry
 def pack_quantized(weights: QuantizedWeights, *, order: str = "half", gated: bool = False) -> PackedWeights:
-    """Packs weights in canonical form (``sluice.weights``) of 4 or 8 bits, with their permutation. Views are copied first.
+    """Packs weights in canonical form (``sluice.weights``) of 4 or 8 bits or e2m1, with their permutation. Views are copied first.
     ``gated`` is that of ``pack``. Raises ``InvalidConfig`` for a group that no kernel supports."""
     check_quantized(weights)
     library = library_of(codes=weights.codes)
@@ -280,7 +289,7 @@ def pack_quantized(weights: QuantizedWeights, *, order: str = "half", gated: boo
         group = 0  # one group spans all of k
     zeros = None if weights.zeros is None else library.contiguous(weights.zeros)
     return pack(library.contiguous(weights.codes), library.contiguous(weights.scales), zeros,
-                type="uint4" if weights.bits == 4 else "int8", group=group, permutation=weights.permutation, order=order,
+                type=weights.weight_type, group=group, permutation=weights.permutation, order=order,
                 width=weights.width, gated=gated)
 
 
@@ -290,6 +299,8 @@ def _pack_bits(bits: int, name: str, weight: Union[Array, QuantizedWeights], gro
         if group is not None or symmetric is not None or scale_type is not None:
             raise errors.InvalidArgument(f"{name}: the weights are quantised; leave group, symmetric and scale_type out, or "
                                          "give a float weight")
+        if weight.type is not None:
+            raise errors.InvalidArgument(f"{name}: the weights are {weight.type}, no integers; call pack_quantized")
         if weight.bits != bits:
             raise errors.InvalidArgument(f"{name}: the weights have {weight.bits} bits; call "
                                          f"{'pack_int8' if bits == 4 else 'pack_int4'}")

@@ -30,9 +30,11 @@ Result<void> check_scales(const Named& x, const WeightFormat& format, const Pack
   if (x->ndim != 2 || x->shape[0] != wanted[0] || x->shape[1] != wanted[1])
     return wrong_shape(x, list(wanted, 2) + ", one for each group of " +
                               (format.group == 0 ? std::string("all of k") : std::to_string(format.group)));
-  if (x->dtype != static_cast<int32_t>(format.scale))
+  const bool bytes = format.scale == DType::e8m0;  // no array of DLPack's has this type
+  if (x->dtype != (bytes ? SLUICE_BYTE : static_cast<int32_t>(format.scale)))
     return Error{ErrorCode::invalid_type, x.name() + " is " + type_text(x->dtype) + " and the format says " +
-                                              name_of(format.scale) + ": convert it, or say another format"};
+                                              (bytes ? "e8m0, which is uint8" : name_of(format.scale)) +
+                                              ": convert it, or say another format"};
   return check_no_gaps(x);
 }
 

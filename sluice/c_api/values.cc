@@ -14,7 +14,8 @@ namespace {
 
 static_assert(SLUICE_BF16 == static_cast<int>(DType::bf16) && SLUICE_FP16 == static_cast<int>(DType::fp16) &&
               SLUICE_FP32 == static_cast<int>(DType::fp32) && SLUICE_E4M3 == static_cast<int>(DType::e4m3) &&
-              SLUICE_E5M2 == static_cast<int>(DType::e5m2) && kDTypeCount == 5);
+              SLUICE_E5M2 == static_cast<int>(DType::e5m2) && SLUICE_E8M0 == static_cast<int>(DType::e8m0) &&
+              kDTypeCount == 6);
 static_assert(SLUICE_SCALE_TENSOR == static_cast<int>(ScaleMode::tensor) &&
               SLUICE_SCALE_VECTOR == static_cast<int>(ScaleMode::vector) &&
               SLUICE_SCALE_BLOCK == static_cast<int>(ScaleMode::block));

@@ -33,7 +33,7 @@ Result<sluice_packed_numbers> numbers_of(const WeightFormat& format, i64 n, i64 
 
 Accumulate accumulate_of(int32_t value);
 /// Weight types of the C interface, without SLUICE_NOT_PACKED.
-inline constexpr int kWeightTypes = SLUICE_E4M3_WEIGHT;
+inline constexpr int kWeightTypes = SLUICE_E2M1_WEIGHT;
 
 // ---- conv_values.cc: sizes
 /// Converts sizes. Errors: invalid_argument (`spatial`), invalid_size (a value that does not fit an int).

@@ -147,12 +147,13 @@ std::vector<u8> random_codes(const Problem& p, DataKind kind, const Random& rand
     const u64 bits = random(i);
     std::memcpy(codes.data() + i, &bits, static_cast<size_t>(std::min<i64>(8, size - i)));
   }
-  if (p.b.packed.type == WeightType::uint4)
+  if (code_bits(p.b.packed.type) == 4)
     for (u8& code : codes) code &= 15;
   if (kind == DataKind::positive)  // codes of the upper half; zero points are drawn from the lower half
     for (u8& code : codes)
       code = p.b.packed.type == WeightType::uint4  ? code | 8
              : p.b.packed.type == WeightType::int8 ? code | 128
+             : p.b.packed.type == WeightType::e2m1 ? code & 7
                                                    : code & 0x7F;
   if (p.b.packed.type != WeightType::e4m3) return codes;
   u8 whole[17];  // -8 .. 8
@@ -164,8 +165,9 @@ std::vector<u8> random_codes(const Problem& p, DataKind kind, const Random& rand
   return codes;
 }
 
-double random_scale(DataKind kind, const Random& random, i64 i) {
-  const double sign = kind != DataKind::positive && random(i) % 8 == 0 ? -1.0 : 1.0;
+double random_scale(DataKind kind, const Random& random, i64 i, DType type = DType::fp32) {
+  const bool is_signed = kind != DataKind::positive && type != DType::e8m0;
+  const double sign = is_signed && random(i) % 8 == 0 ? -1.0 : 1.0;
   if (kind == DataKind::exact) return sign * verify::power_of_two(verify::pick(random(i) >> 8, 3) - 1);
   return sign * (0.5 + random.unit(i)) / 64;
 }
@@ -213,7 +215,8 @@ i64 most_exact_k(Problem p) {
 }
 
 double exact_limit(const Problem& p) {
-  return kWholeLimit / (scale_a_count(p) > 0 ? 4 : 2);
+  const double least_code = p.b.packed.type == WeightType::e2m1 ? 0.5 : 1.0;
+  return kWholeLimit * least_code / (scale_a_count(p) > 0 ? 4 : 2);
 }
 
 Result<HostData> random_data(const Problem& problem, DataKind kind, u64 seed) {
@@ -224,8 +227,9 @@ Result<HostData> random_data(const Problem& problem, DataKind kind, u64 seed) {
   HostData data{.problem = p, .kind = kind};
   data.x = random_tokens(p, kind, stream(0));
   data.codes = random_codes(p, kind, stream(1));
-  data.scales = numbers(p.b.packed.scale, scales,
-                        [&, random = stream(2)](i64 i) { return random_scale(kind, random, i); });
+  data.scales = numbers(p.b.packed.scale, scales, [&, random = stream(2)](i64 i) {
+    return random_scale(kind, random, i, p.b.packed.scale);
+  });
   if (p.b.packed.zero == ScaleZero::per_group)
     data.zeros = numbers(p.b.packed.scale, scales, [&, random = stream(3)](i64 i) {
       return random_zero(p.b.packed.type, kind, random, i);

@@ -131,8 +131,8 @@ int largest_integer(DType type) {
     case DType::bf16: return 256;
     case DType::fp16: return 2048;
     case DType::fp32: return 1 << 20;
+    default: return 1;
   }
-  return 1;
 }
 
 }  // namespace

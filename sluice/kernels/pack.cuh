@@ -59,8 +59,16 @@ struct BitsOf {
   using Type = u16;
 };
 template <>
+struct BitsOf<1> {
+  using Type = u8;
+};
+template <>
 struct BitsOf<4> {
   using Type = u32;
+};
+template <>
+struct BitsOf<8> {
+  using Type = u64;
 };
 
 /// Scales, then zeros, of one tile or of a strip's rows, in the order of the blob.
@@ -92,6 +100,9 @@ struct Packer {
   using Tile = CodeTile<kConfig.codes>;
   using Scales = ScalePart<kFormat>;
   using Bits = typename Scales::Bits;
+  static constexpr int kCellWords = cell_words(kFormat), kCells = 4 / kCellWords;  // cells of a lane
+  static constexpr int kCellCodes = cell_codes(kFormat);
+  using Cell = typename BitsOf<4 * kCellWords>::Type;
 
   const PackParams& p;
   Tile tile;
@@ -155,22 +166,47 @@ struct Packer {
     }
   }
 
+  static SLUICE_DEVICE Cell place(u32 code, int field) {
+    if constexpr (kCellWords == 1)
+      return place_in_word(kFormat, code, field);
+    else
+      return place_code(kFormat, code, field);
+  }
+  static SLUICE_DEVICE u32 take(Cell cell, int field) {
+    if constexpr (kCellWords == 1)
+      return take_from_word(kFormat, cell, field);
+    else
+      return take_code(kFormat, cell, field);
+  }
+  static SLUICE_DEVICE uint4 words_of(const Cell (&cells)[kCells]) {
+    if constexpr (kCellWords == 1)
+      return {cells[0], cells[1], cells[2], cells[3]};
+    else
+      return {static_cast<u32>(cells[0]), static_cast<u32>(cells[0] >> 32), static_cast<u32>(cells[1]),
+              static_cast<u32>(cells[1] >> 32)};
+  }
+  static SLUICE_DEVICE void cells_of(const uint4& words, Cell (&cells)[kCells]) {
+    if constexpr (kCellWords == 1)
+      cells[0] = words.x, cells[1] = words.y, cells[2] = words.z, cells[3] = words.w;
+    else
+      cells[0] = words.x | u64{words.y} << 32, cells[1] = words.z | u64{words.w} << 32;
+  }
+
   SLUICE_DEVICE void pack_codes(const TileAt& at) const {
 #pragma unroll
     for (int i = 0; i < tile_lanes(kFormat) / kPackThreads; ++i) {
       const int lane = i * kPackThreads + thread();
       const CodeIndex origin = lane_origin(kFormat, lane);
-      u32 words[4] = {0, 0, 0, 0};
+      Cell cells[kCells] = {};
 #pragma unroll
       for (int index = 0; index < lane_codes(kFormat); index += kRun) {
         const CodeIndex code = lane_code(kFormat.order, index);
         const u32 run = tile.template read<kRun>(origin.row + code.row, origin.k + code.k);
 #pragma unroll
         for (int j = 0; j < kRun; ++j)
-          words[index / word_codes(kFormat)] |=
-              place_code(kFormat, run >> (8 * j) & 0xff, index % word_codes(kFormat) + j);
+          cells[index / kCellCodes] |= place(run >> (8 * j) & 0xff, index % kCellCodes + j);
       }
-      Memory::store(at.blob + lane * kLaneBytes, uint4{words[0], words[1], words[2], words[3]});
+      Memory::store(at.blob + lane * kLaneBytes, words_of(cells));
     }
   }
   SLUICE_DEVICE void unpack_codes(const TileAt& at) const {
@@ -178,16 +214,15 @@ struct Packer {
     for (int i = 0; i < tile_lanes(kFormat) / kPackThreads; ++i) {
       const int lane = i * kPackThreads + thread();
       const CodeIndex origin = lane_origin(kFormat, lane);
-      const uint4 loaded = Memory::load(at.blob + lane * kLaneBytes);
-      const u32 words[4] = {loaded.x, loaded.y, loaded.z, loaded.w};
+      Cell cells[kCells];
+      cells_of(Memory::load(at.blob + lane * kLaneBytes), cells);
 #pragma unroll
       for (int index = 0; index < lane_codes(kFormat); index += kRun) {
         const CodeIndex code = lane_code(kFormat.order, index);
         u32 run = 0;
 #pragma unroll
         for (int j = 0; j < kRun; ++j)
-          run |= take_code(kFormat, words[index / word_codes(kFormat)], index % word_codes(kFormat) + j)
-                 << (8 * j);
+          run |= take(cells[index / kCellCodes], index % kCellCodes + j) << (8 * j);
         tile.template write<kRun>(origin.row + code.row, origin.k + code.k, run);
       }
     }

@@ -30,6 +30,7 @@ struct PackedReferenceParams {
 namespace packed {
 
 SLUICE_HD constexpr double code_value(WeightType type, u32 code) {
+  if (type == WeightType::e2m1) return 0.5 * doubled_e2m1(code);
   return type == WeightType::e4m3 ? verify::decode(DType::e4m3, code) : static_cast<double>(code);
 }
 /// The offset that kernels add to every code before the tensor core (docs/packed.md). They subtract offset
@@ -37,7 +38,7 @@ SLUICE_HD constexpr double code_value(WeightType type, u32 code) {
 /// terms: with an offset both sums are larger (with e4m3 tokens smaller, because weights become signed).
 SLUICE_HD constexpr double code_offset(WeightType type, DType x) {
   if (x == DType::e4m3) return -8.0;
-  if (x != DType::bf16 || type == WeightType::e4m3) return 0.0;
+  if (x != DType::bf16 || type == WeightType::e4m3 || type == WeightType::e2m1) return 0.0;
   return type == WeightType::uint4 ? 16.0 : 272.0;
 }
 
@@ -65,7 +66,7 @@ SLUICE_HD constexpr bool is_whole_zero(const WeightFormat& format, DType x, doub
 SLUICE_HD constexpr double weight_rounding(const WeightFormat& format, DType x, double difference,
                                            double scale, double zero) {
   const double unit = weight_unit(x);
-  if (unit == 0.0) return 0.0;
+  if (unit == 0.0 || format.type == WeightType::e2m1) return 0.0;  // e2m1 times a power of two is exact
   const bool whole = is_whole_zero(format, x, zero), half = x == DType::fp16, grouped = format.group != 0;
   const bool scale_fits = format.scale == x || (half && format.scale == DType::bf16);
   const int roundings = (grouped ? (scale_fits ? 1 : 2) : 0) + (whole ? 0 : 1);

@@ -43,6 +43,7 @@ SLUICE_HD constexpr CodeLayout code_layout(DType type) {
     case DType::fp32: return {8, 23, true};
     case DType::e4m3: return {4, 3, false};
     case DType::e5m2: return {5, 2, true};
+    case DType::e8m0: return {8, 0, false};
   }
   return {};
 }
@@ -54,6 +55,7 @@ SLUICE_HD constexpr u32 poison_of(DType type) {
 }
 
 SLUICE_HD constexpr double decode(DType type, u32 bits) {
+  if (type == DType::e8m0 && bits < 255) return power_of_two(static_cast<int>(bits) - 127);
   const CodeLayout f = code_layout(type);
   const u32 fraction_mask = (1u << f.fraction_bits) - 1, exponent_mask = (1u << f.exponent_bits) - 1;
   const u32 fraction = bits & fraction_mask, exponent = bits >> f.fraction_bits & exponent_mask;
@@ -70,8 +72,14 @@ SLUICE_HD constexpr double decode(DType type, u32 bits) {
 }
 
 /// Rounds once, to nearest even. Above the largest number the result is infinity, or for e4m3 the largest
-/// number (saturation).
+/// number (saturation). The result for e8m0 is the nearest power of two, of positive numbers only.
 SLUICE_HD constexpr u32 encode(DType type, double x) {
+  if (type == DType::e8m0) {
+    if (!(x > 0.0)) return 255;
+    const u64 bits = bits_as<u64>(x * (4.0 / 3.0));  // from 1.5 on the next power of two is as near
+    const int exponent = static_cast<int>(bits >> 52) - 1023 + 127;
+    return exponent < 0 ? 0 : exponent > 254 ? 254 : static_cast<u32>(exponent);
+  }
   const CodeLayout f = code_layout(type);
   const int bias = bias_of(f), code_bits = f.fraction_bits + f.exponent_bits;
   // infinity, if the type has one

@@ -42,8 +42,6 @@ struct TuningRecord {
 };
 
 TuningKey key_of(const Problem& problem, const DeviceInfo& device);
-/// Returns the `sluice` field of new records: "0.3.0".
-std::string library_version();
 /// Returns whether the problem can have a record of its own. Packed weights with a gate, a norm or a residual
 /// cannot: they have the recipe of the plain product, which has kernels that these do not support.
 inline bool has_own_record(const Problem& p) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decodes and encodes by the definition of a floating-point number, with the same code for every type. It is
 // slow, and independent of conversion instructions, compiler flags and rounding modes.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -25,6 +26,9 @@ double round_half_even(double value) {
 }  // namespace
 
 double decode_code(DType type, u32 code) {
+  if (type == DType::e8m0)
+    return code == 255 ? std::numeric_limits<double>::quiet_NaN()
+                       : std::ldexp(1.0, static_cast<int>(code) - 127);
   const FloatFormat format = format_of(type);
   const u32 fraction_mask = (1u << format.fraction_bits) - 1;
   const u32 magnitude = code & ((1u << (bits_of(type) - 1)) - 1);
@@ -43,7 +47,8 @@ double decode_code(DType type, u32 code) {
 
 u32 encode_code(DType type, double value) {
   const FloatFormat format = format_of(type);
-  if (std::isnan(value)) return format.nan_code;
+  if (std::isnan(value) || (type == DType::e8m0 && value <= 0)) return format.nan_code;
+  if (type == DType::e8m0) return static_cast<u32>(std::clamp(std::ilogb(value / 0.75), -127, 127) + 127);
   const u32 sign = std::signbit(value) ? 1u << (bits_of(type) - 1) : 0;
   const double magnitude = std::fabs(value);
   const u32 overflow = format.has_infinity ? format.max_code + 1 : format.max_code;

@@ -27,6 +27,7 @@ constexpr FloatFormat format_of(DType type) {
     case DType::fp32: return {8, 23, true, 0x7f7fffff, 0x7fffffff};
     case DType::e4m3: return {4, 3, false, 0x7e, 0x7f};
     case DType::e5m2: return {5, 2, true, 0x7b, 0x7f};
+    case DType::e8m0: return {8, 0, false, 0xfe, 0xff};
   }
   return {};
 }

@@ -42,16 +42,22 @@ Result<void> check_arrays(const WeightFormat& format, const WeightArrays& arrays
                                                   name_of(format.type) + " means zero " +
                                                   std::to_string(implied_zero(format.type)) +
                                                   "): say ScaleZero::per_group or leave them out"};
-  for (i64 i = 0; format.type == WeightType::uint4 && i < arrays.n * arrays.k; ++i)
+  for (i64 i = 0; code_bits(format.type) == 4 && i < arrays.n * arrays.k; ++i)
     if (arrays.codes[i] > 15)
       return Error{ErrorCode::invalid_argument,
                    "codes[" + std::to_string(i / arrays.k) + "][" + std::to_string(i % arrays.k) +
-                       "] = " + std::to_string(arrays.codes[i]) +
-                       " must be at most 15: one code a byte; add 8 to signed values"};
+                       "] = " + std::to_string(arrays.codes[i]) + " must be at most 15: one code a byte" +
+                       (format.type == WeightType::uint4 ? "; add 8 to signed values" : "")};
+  const i64 groups = group_count(format, arrays.k);
+  for (i64 i = 0; format.scale == DType::e8m0 && i < scales; ++i)
+    if (static_cast<const u8*>(arrays.scales)[i] == 255)
+      return Error{ErrorCode::invalid_argument,
+                   "scales[" + std::to_string(i / groups) + "][" + std::to_string(i % groups) +
+                       "] = 255, the NaN of e8m0: it must be at most 254; mend the checkpoint"};
   return {};
 }
 
-/// The position of a code: the 32-bit word in the blob that holds it, and its place in the word.
+/// The position of a code: the offset of its cell in the blob, and its place in the cell.
 struct Cell {
   i64 offset;
   int field;
@@ -60,7 +66,7 @@ struct Cell {
 Cell cell_of(const WeightFormat& f, i64 matrix_k, i64 row, i64 k) {
   const CodePlace place =
       code_place(f, {static_cast<int>(row % kStripRows), static_cast<int>(k % kPackedTileK)});
-  return {tile_offset(f, matrix_k, row / kStripRows, k / kPackedTileK) + place.word_offset, place.field};
+  return {tile_offset(f, matrix_k, row / kStripRows, k / kPackedTileK) + place.offset, place.field};
 }
 
 /// Returns the offset of a scale in the blob; its zero point is `zeros_distance` bytes after it.
@@ -76,19 +82,19 @@ i64 zeros_distance(const WeightFormat& f) {
   return f.group == 0 ? row_scale_bytes(f) : tile_scale_bytes(f);
 }
 
-u32 load_word(const u8* address) {
-  u32 word = 0;
-  std::memcpy(&word, address, sizeof word);
-  return word;
+u64 load_cell(const WeightFormat& f, const u8* address) {
+  u64 bits_of_cell = 0;
+  std::memcpy(&bits_of_cell, address, 4 * static_cast<std::size_t>(cell_words(f)));
+  return bits_of_cell;
 }
-void or_word(u8* address, u32 bits) {
-  const u32 word = load_word(address) | bits;
-  std::memcpy(address, &word, sizeof word);
+void or_cell(const WeightFormat& f, u8* address, u64 bits) {
+  const u64 bits_of_cell = load_cell(f, address) | bits;
+  std::memcpy(address, &bits_of_cell, 4 * static_cast<std::size_t>(cell_words(f)));
 }
 
 u32 code_of(const PackedWeights& w, i64 row, i64 k) {
   const Cell cell = cell_of(w.format, w.k, row, k);
-  return take_code(w.format, load_word(w.blob + cell.offset), cell.field);
+  return take_code(w.format, load_cell(w.format, w.blob + cell.offset), cell.field);
 }
 
 /// Writes all codes into the blob. Padding has code 0, encoded like any other code: in byte order the stored
@@ -98,7 +104,8 @@ void place_codes(const WeightFormat& f, const WeightArrays& arrays, u8* blob) {
     for (i64 k = 0; k < packed_k_tiles(arrays.k) * kPackedTileK; ++k) {
       const bool inside = row < arrays.n && k < arrays.k;
       const Cell cell = cell_of(f, arrays.k, row, k);
-      or_word(blob + cell.offset, place_code(f, inside ? arrays.codes[row * arrays.k + k] : 0, cell.field));
+      or_cell(f, blob + cell.offset,
+              place_code(f, inside ? arrays.codes[row * arrays.k + k] : 0, cell.field));
     }
 }
 
@@ -226,7 +233,9 @@ Result<std::vector<double>> dequantise_weights(const PackedWeights& w) {
       const double zero = f.zero == ScaleZero::per_group ? load_element(f.scale, scale + zeros_distance(f), 0)
                                                          : implied_zero(f.type);
       const u32 code = code_of(w, row, k);
-      const double value = f.type == WeightType::e4m3 ? decode_code(DType::e4m3, code) : code;
+      const double value = f.type == WeightType::e4m3   ? decode_code(DType::e4m3, code)
+                           : f.type == WeightType::e2m1 ? doubled_e2m1(code) / 2.0
+                                                        : code;
       values[static_cast<std::size_t>(row * w.k + k)] = load_element(f.scale, scale, 0) * (value - zero);
     }
   return values;

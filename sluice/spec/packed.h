@@ -168,7 +168,7 @@ SLUICE_HD constexpr const char* validate(const NarrowConfig& c) {
   if (c.weights.order != FragmentOrder::half) return "a 16-bit A takes weights in the order half";
   if (!is_16bit(c.x)) return "A must be fp16 or bf16";
   if (!is_16bit(c.d) && c.d != DType::fp32) return "D must be fp16, bf16 or fp32";
-  if (c.bias != Bias::none && is_fp8(c.bias_type)) return "bias must be bf16, fp16 or fp32";
+  if (c.bias != Bias::none && !is_addend(c.bias_type)) return "bias must be bf16, fp16 or fp32";
   if (c.token_blocks != 1 && c.token_blocks != 2 && c.token_blocks != 4) return "tile_m must be 8, 16 or 32";
   if (c.row_blocks != 2 && c.row_blocks != 4 && c.row_blocks != 8)
     return "tile_n must be 32, 64 or 128: half a strip, one or two";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The position of each code, scale and zero in its tile, and of each code in its 32-bit word. A few masks and
-// rotates turn such words into tensor core operands (docs/packing.md).
+// The position of each code, scale and zero in its tile, and of each code in its cell: a 32-bit word, or two
+// for e2m1. A few masks and rotates turn such words into tensor core operands (docs/packing.md).
 // A tile's codes are stored in chunks along k. A chunk is four blocks of 16 rows; a block is 32 lanes of 16
 // bytes. The four words of lane 4 g + c hold its codes in the order of its registers:
 // - half: fragment f, register j, half h is code 8 f + 2 j + h. It is row g + 8 (j & 1), k 16 f + 8 (j >> 1)
@@ -14,9 +14,13 @@
 
 namespace sluice {
 
-/// Codes per word.
-SLUICE_HD constexpr int word_codes(const WeightFormat& f) {
-  return 32 / code_bits(f.type);
+/// Words that share the bits of their codes.
+SLUICE_HD constexpr int cell_words(const WeightFormat& f) {
+  return f.type == WeightType::e2m1 ? 2 : 1;
+}
+/// Codes per cell.
+SLUICE_HD constexpr int cell_codes(const WeightFormat& f) {
+  return 32 * cell_words(f) / code_bits(f.type);
 }
 /// Codes per lane, in 16 bytes.
 SLUICE_HD constexpr int lane_codes(const WeightFormat& f) {
@@ -38,10 +42,10 @@ struct CodeIndex {
 
   constexpr bool operator==(const CodeIndex&) const = default;
 };
-/// The 32-bit word that holds a code, and the code's position in the word.
+/// The cell that holds a code, and the code's position in it.
 struct CodePlace {
-  int word_offset = 0;  // offset of the word from the tile's first byte
-  int field = 0;        // position among the word's codes, in register order
+  int offset = 0;  // offset of the cell from the tile's first byte
+  int field = 0;   // position among the cell's codes, in register order
 
   constexpr bool operator==(const CodePlace&) const = default;
 };
@@ -69,7 +73,7 @@ SLUICE_HD constexpr CodePlace code_place(const WeightFormat& f, CodeIndex at) {
   const int reg = at.row % 16 / 8 + 2 * (in_fragment / (width / 2));
   const int lane = (chunk * 4 + at.row / 16) * 32 + at.row % 8 * 4 + in_fragment % (width / 2) / run;
   const int index = 4 * run * fragment + run * reg + in_fragment % run;
-  return {lane * kLaneBytes + index / word_codes(f) * 4, index % word_codes(f)};
+  return {lane * kLaneBytes + index / cell_codes(f) * 4 * cell_words(f), index % cell_codes(f)};
 }
 
 /// Rotates left by `bits`; one funnel shift on the GPU.
@@ -80,11 +84,37 @@ SLUICE_HD constexpr u32 rotate_right(u32 word, int bits) {
   return rotate_left(word, (32 - bits % 32) % 32);
 }
 
-/// A word with the low code_bits of `code` in field `field`, and zeros elsewhere.
+// An e2m1 becomes a half-word with the bits of a bf16, whose exponent has bias 127 instead of 1: the sign at
+// bit 15, exponent and fraction at bits 8..6. Registers 0, 1 and 2 of a fragment are its word, rotated right
+// by 0, 4 and 10, under a mask. The bits that a pair of words has left make a third word. It holds register 3
+// of both fragments, rotated by 6 and by 12.
+inline constexpr u32 kE2m1Bits = 0x81C081C0, kE2m1Even = 0x60306030;
+inline constexpr int kE2m1Shift = 2;  // shift of the odd word's bits in the third word
+SLUICE_HD constexpr int e2m1_turn(int fragment, int reg) {
+  return reg == 3 ? 6 + 6 * fragment : reg == 2 ? 10 : 4 * reg;
+}
+
+SLUICE_HD constexpr u64 place_e2m1(u32 code, int field) {
+  const int fragment = field / 8, reg = field % 8 / 2;
+  const u32 bits = ((code & 8) << 12 | (code & 7) << 6) << 16 * (field % 2);
+  const u32 turned = rotate_left(bits, e2m1_turn(fragment, reg));
+  if (reg < 3) return u64{turned} << 32 * fragment;
+  return (turned & kE2m1Even) | u64{(turned & ~kE2m1Even) << kE2m1Shift} << 32;
+}
+SLUICE_HD constexpr u32 take_e2m1(u64 cell, int field) {
+  const int fragment = field / 8, reg = field % 8 / 2;
+  const u32 even = static_cast<u32>(cell), odd = static_cast<u32>(cell >> 32);
+  const u32 third = (even & kE2m1Even) | (odd >> kE2m1Shift & ~kE2m1Even);
+  const u32 word = reg == 3 ? third : fragment == 0 ? even : odd;
+  const u32 bits = rotate_right(word, e2m1_turn(fragment, reg)) >> 16 * (field % 2);
+  return (bits >> 12 & 8) | (bits >> 6 & 7);
+}
+
+/// A word with the low code_bits of `code` in field `field`, and zeros elsewhere; not for e2m1.
 /// half: bits 3 and up of a half-word, rotated by the register. There fp16 and bf16 have their fraction bits.
 /// byte: sign and magnitude of code - 7.5, at bits 7 and 3..1 of a byte; in odd registers, at bits 0 and
 /// 6..4.
-SLUICE_HD constexpr u32 place_code(const WeightFormat& f, u32 code, int field) {
+SLUICE_HD constexpr u32 place_in_word(const WeightFormat& f, u32 code, int field) {
   code &= (1u << code_bits(f.type)) - 1;
   if (f.order == FragmentOrder::half) {
     const int half = field % 2, reg = field / 2;
@@ -95,9 +125,8 @@ SLUICE_HD constexpr u32 place_code(const WeightFormat& f, u32 code, int field) {
   const u32 bits = field / 4 == 0 ? sign << 7 | magnitude << 1 : magnitude << 4 | sign;
   return bits << 8 * byte;
 }
-
-/// The code in field `field` of a word: the inverse of place_code.
-SLUICE_HD constexpr u32 take_code(const WeightFormat& f, u32 word, int field) {
+/// The code in field `field` of a word: the inverse of place_in_word.
+SLUICE_HD constexpr u32 take_from_word(const WeightFormat& f, u32 word, int field) {
   if (f.order == FragmentOrder::half) {
     const int half = field % 2, reg = field / 2;
     const u32 code = rotate_right(word, code_bits(f.type) * reg) >> (3 + 16 * half);
@@ -107,6 +136,17 @@ SLUICE_HD constexpr u32 take_code(const WeightFormat& f, u32 word, int field) {
   const u32 sign = (field / 4 == 0 ? bits >> 7 : bits) & 1;
   const u32 magnitude = (field / 4 == 0 ? bits >> 1 : bits >> 4) & 7;
   return sign != 0 ? ~magnitude & 7 : magnitude | 8;
+}
+
+/// A cell with the low code_bits of `code` in field `field`, and zeros elsewhere. The first word is the low
+/// half.
+SLUICE_HD constexpr u64 place_code(const WeightFormat& f, u32 code, int field) {
+  return f.type == WeightType::e2m1 ? place_e2m1(code, field) : place_in_word(f, code, field);
+}
+/// The code in field `field` of a cell: the inverse of place_code.
+SLUICE_HD constexpr u32 take_code(const WeightFormat& f, u64 cell, int field) {
+  return f.type == WeightType::e2m1 ? take_e2m1(cell, field)
+                                    : take_from_word(f, static_cast<u32>(cell), field);
 }
 
 // Scales of a tile are stored group by group; within a group, rows g and g + 8 of a lane are neighbours.

@@ -14,8 +14,8 @@
 namespace sluice {
 
 /// Meaning of a code. uint4: 0..15, from which a zero is subtracted (8 if none is stored). int8: value + 128.
-/// e4m3: the bits of an e4m3. none: the weights are not packed.
-enum class WeightType : u8 { uint4, int8, e4m3, none };
+/// e4m3, e2m1: the bits of such a number. none: the weights are not packed.
+enum class WeightType : u8 { uint4, int8, e4m3, e2m1, none };
 enum class ScaleZero : u8 { none, per_group };
 /// The tensor core instruction whose register order is used. half: for 16-bit tokens (mma m16n8k16, wgmma
 /// m64k16). byte: for 8-bit tokens (wgmma m64k32).
@@ -24,7 +24,7 @@ enum class FragmentOrder : u8 { half, byte };
 struct WeightFormat {
   WeightType type = WeightType::uint4;
   int group = 128;            // k per scale: 32, 64 or 128; 0: all of k
-  DType scale = DType::fp16;  // type of scales and zeros
+  DType scale = DType::fp16;  // type of scales and zeros: fp16, bf16, fp32; e8m0 with e2m1 codes
   ScaleZero zero = ScaleZero::none;
   FragmentOrder order = FragmentOrder::half;
 
@@ -32,6 +32,12 @@ struct WeightFormat {
 };
 
 inline constexpr WeightFormat kNotPacked{.type = WeightType::none};
+/// MXFP4 of OCP's Microscaling Formats: the only format of e2m1 codes.
+inline constexpr WeightFormat kMxfp4{.type = WeightType::e2m1, .group = 32, .scale = DType::e8m0};
+/// Returns the format of a type if nothing else is asked for.
+SLUICE_HD constexpr WeightFormat default_format(WeightType type) {
+  return type == WeightType::e2m1 ? kMxfp4 : WeightFormat{.type = type};
+}
 
 inline constexpr int kStripRows = 64;
 inline constexpr int kPackedTileK = 128;
@@ -43,6 +49,7 @@ SLUICE_HD constexpr const char* name_of(WeightType type) {
     case WeightType::uint4: return "uint4";
     case WeightType::int8: return "int8";
     case WeightType::e4m3: return "e4m3";
+    case WeightType::e2m1: return "e2m1";
     case WeightType::none: return "none";
   }
   return "?";
@@ -63,7 +70,14 @@ SLUICE_HD constexpr const char* name_of(FragmentOrder order) {
 }
 
 SLUICE_HD constexpr int code_bits(WeightType type) {
-  return type == WeightType::uint4 ? 4 : 8;
+  return type == WeightType::uint4 || type == WeightType::e2m1 ? 4 : 8;
+}
+/// Returns twice the value of an e2m1 code, which is a whole number. Bit 3 is the sign, bits 2 and 1 are the
+/// exponent with bias 1, bit 0 is the fraction. Exponent 0 means 0 or 0.5.
+SLUICE_HD constexpr int doubled_e2m1(u32 code) {
+  const u32 exponent = code >> 1 & 3, fraction = code & 1;
+  const int magnitude = static_cast<int>(exponent == 0 ? fraction : (2 + fraction) << (exponent - 1));
+  return (code & 8) != 0 ? -magnitude : magnitude;
 }
 /// The zero that is subtracted from a code if no zeros are stored.
 SLUICE_HD constexpr int implied_zero(WeightType type) {
@@ -71,6 +85,7 @@ SLUICE_HD constexpr int implied_zero(WeightType type) {
     case WeightType::uint4: return 8;
     case WeightType::int8: return 128;
     case WeightType::e4m3:
+    case WeightType::e2m1:
     case WeightType::none: return 0;
   }
   return 0;
@@ -78,8 +93,10 @@ SLUICE_HD constexpr int implied_zero(WeightType type) {
 
 /// The rule that the format breaks, as text; nullptr if it is valid.
 SLUICE_HD constexpr const char* validate(const WeightFormat& f) {
-  if (f.type != WeightType::uint4 && f.type != WeightType::int8 && f.type != WeightType::e4m3)
-    return "weights must be uint4, int8 or e4m3";
+  if (f.type >= WeightType::none) return "weights must be uint4, int8, e4m3 or e2m1";
+  if (f.type == WeightType::e2m1 && f != kMxfp4)
+    return "e2m1 weights must have e8m0 scales in groups of 32, no zeros and the order half";
+  if (f.type == WeightType::e2m1) return nullptr;
   if (f.group != 0 && f.group != 32 && f.group != 64 && f.group != 128)
     return "group must be 32, 64, 128, or 0 for one scale a row";
   if (!is_16bit(f.scale) && f.scale != DType::fp32) return "scales must be fp16, bf16 or fp32";

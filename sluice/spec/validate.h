@@ -9,11 +9,11 @@ namespace sluice {
 
 /// Rules for epilogue and D, in every schedule.
 SLUICE_HD constexpr const char* validate_epilogue(const KernelConfig& c) {
-  if (c.epilogue.bias != Bias::none && (is_fp8(c.epilogue.bias_type)))
+  if (c.epilogue.bias != Bias::none && !is_addend(c.epilogue.bias_type))
     return "bias must be bf16, fp16 or fp32";
   if (is_block_scaled(c.epilogue) != (c.epilogue.scale_b == ScaleMode::block))
     return "block scales come on both inputs or on neither";
-  if (c.epilogue.residual && is_fp8(c.epilogue.c_type)) return "C must be bf16, fp16 or fp32";
+  if (c.epilogue.residual && !is_addend(c.epilogue.c_type)) return "C must be bf16, fp16 or fp32";
   if (adds(c.epilogue) && c.d != DType::fp32) return "Update::add needs an fp32 D";
   if (adds(c.epilogue) &&
       (c.epilogue.bias != Bias::none || c.epilogue.residual || c.epilogue.activation != Activation::none))

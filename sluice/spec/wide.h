@@ -82,7 +82,7 @@ SLUICE_HD constexpr const char* validate(const WideConfig& c) {
   if (c.weights.order != FragmentOrder::half) return "a 16-bit A takes weights in the order half";
   if (!is_16bit(c.x)) return "A must be fp16 or bf16";
   if (!is_16bit(c.d) && c.d != DType::fp32) return "D must be fp16, bf16 or fp32";
-  if (c.bias != Bias::none && is_fp8(c.bias_type)) return "bias must be bf16, fp16 or fp32";
+  if (c.bias != Bias::none && !is_addend(c.bias_type)) return "bias must be bf16, fp16 or fp32";
   if (c.tokens < kTokenBlock || c.tokens > kWideMostTokens || c.tokens % kTokenBlock != 0)
     return "tile_m must be a multiple of 8 in 8..256";
   if (c.cluster_n != 1 && c.cluster_n != 2) return "cluster_n must be 1 or 2";

@@ -113,6 +113,11 @@ std::vector<Config> only(const std::vector<PackedConfig>& pool) {
 const Names kInNoDenseKernel = {"a fp32",
                                 "b fp32",  // inputs are of 8 or 16 bits
                                 "d e5m2",  // allowed for inputs only
+                                "a e8m0",
+                                "b e8m0",
+                                "d e8m0",  // a type of packed scales only
+                                "epilogue.bias_type e8m0",
+                                "epilogue.c_type e8m0",
                                 "epilogue.bias_type e4m3",
                                 "epilogue.bias_type e5m2",  // vectors are not 8-bit
                                 "epilogue.c_type e4m3",
@@ -125,17 +130,28 @@ const Names kInNoDenseKernel = {"a fp32",
                                 "packed.type uint4",
                                 "packed.type int8",
                                 "packed.type e4m3",
+                                "packed.type e2m1",
                                 "packed.scale bf16",
                                 "packed.scale fp32",
                                 "packed.scale e4m3",
                                 "packed.scale e5m2",
+                                "packed.scale e8m0",
                                 "packed.zero per_group",
                                 "packed.order byte",
                                 "norm_a true",
                                 "epilogue.residual_last true"};  // these are for packed weights
-const Names kInNoPackedKernel = {"bias row",           "bias_type e4m3",     "bias_type e5m2", "d e5m2",
+const Names kInNoPackedKernel = {"bias row",
+                                 "bias_type e4m3",
+                                 "bias_type e5m2",
+                                 "d e5m2",
+                                 "bias_type e8m0",
+                                 "d e8m0",
+                                 "x e8m0",
                                  "weights.type none",  // these weights are not packed
-                                 "weights.scale e4m3", "weights.scale e5m2", "x e5m2",         "x fp32"};
+                                 "weights.scale e4m3",
+                                 "weights.scale e5m2",
+                                 "x e5m2",
+                                 "x fp32"};
 
 Names with(Names names, const Names& more) {
   names.insert(more.begin(), more.end());

@@ -63,13 +63,13 @@ void complete(std::vector<KernelConfig>& pool, const std::set<std::string>& kind
 }
 
 /// Draws configs of random formats and keeps those that have a new value of a field. Then adds configs for
-/// the values that were never drawn.
+/// the values that were never drawn. MXFP4 is not drawn, so that draws are those of before.
 template <class Config>
 std::vector<PackedConfig> covering(const ClassCover<Config>& classes, FragmentOrder order, u64 seed,
                                    Config (*draw)(const WeightFormat&, Dice&)) {
   std::vector<WeightFormat> formats;
   for (const WeightFormat& format : test::all_formats())
-    if (format.order == order) formats.push_back(format);
+    if (format.order == order && format != kMxfp4) formats.push_back(format);
   std::set<Choice> missing(classes.wanted().begin(), classes.wanted().end());
   Dice dice(seed);
   std::vector<Config> pool;

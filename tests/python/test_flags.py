@@ -101,6 +101,7 @@ def test_the_tool_treats_the_same_problem(make, tmp_path):
     (sluice.Problem(8, 16, 32, d="fp32", update="add", deterministic=False, b_major="mn", d_unaligned=True),
      "--shape 8x16x32 --b-layout mn --unaligned d --update add --any-order"),
     (sluice.Problem(16, 4096, 4096, packed=sluice.WeightFormat()), "--shape 16x4096x4096 --weights int4"),
+    (sluice.Problem(8, 5760, 2880, packed=sluice.MXFP4), "--shape 8x5760x2880 --weights e2m1"),
     (sluice.Problem(16, 4096, 4096, packed=sluice.WeightFormat(zeros=True, group=0, scale="bf16", order="byte"), a="e4m3", scale_a="vector"),
      "--shape 16x4096x4096 --weights uint4 --group 0 --weight-scale bf16 --zero per_group --dtype e4m3 --scale-a vector"),
     (sluice.Problem(4, 64, 128, packed=sluice.WeightFormat("int8", 64), d="fp32", c="fp32", c_ld=72, a_ld=136, norm_a=True, accumulate="fast"),

@@ -385,3 +385,74 @@ def test_arrays_of_two_libraries_or_devices_are_refused():
     mixed["qzeros"] = torch.zeros(2, 2, dtype=torch.int32, device="meta")
     with pytest.raises(sluice.WrongDevice, match="qweight is on cpu and qzeros on meta"):
         sw.from_gptq(**mixed, scales=torch.ones(2, 16))
+
+
+# ---- gpt-oss ----
+VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+
+
+def gpt_oss(experts, n, k, seed=0):
+    """Returns blocks and scales of a file as lists, and the matrices: two codes per byte, the first in its low half."""
+    import random
+    rng = random.Random(f"{experts} {n} {k} {seed}")
+    codes = [[[rng.randrange(16) for _ in range(k)] for _ in range(n)] for _ in range(experts)]
+    scales = [[[rng.randint(110, 135) for _ in range(k // 32)] for _ in range(n)] for _ in range(experts)]
+    blocks = [[[[row[32 * g + 2 * i] + 16 * row[32 * g + 2 * i + 1] for i in range(16)] for g in range(k // 32)] for row in one]
+              for one in codes]
+    matrices = [[[(-1.0 if code & 8 else 1.0) * VALUES[code & 7] * 2.0 ** (scales[e][o][i // 32] - 127)
+                  for i, code in enumerate(row)] for o, row in enumerate(one)] for e, one in enumerate(codes)]
+    return blocks, scales, matrices
+
+
+@pytest.mark.parametrize("experts, n, k", [(3, 6, 96), (1, 4, 32), (2, 5, 2880)])
+def test_gpt_oss(make, experts, n, k):
+    blocks, scales, matrices = gpt_oss(experts, n, k)
+    weights = sw.from_gpt_oss(make(blocks, "uint8"), make(scales, "uint8"))
+    assert [sw.dequantize(w).tolist() for w in weights] == matrices
+    assert [sw.dequantize(w, "fp32").tolist() for w in weights] == matrices
+    assert [w.weight_type for w in weights] == ["e2m1"] * experts
+    one, = sw.from_gpt_oss(make(blocks[0], "uint8"), make(scales[0], "uint8"))
+    assert sw.dequantize(one).tolist() == matrices[0]
+    part = one.rows(1, 3).columns(0, 32)
+    assert sw.dequantize(part).tolist() == [row[:32] for row in matrices[0][1:3]]
+
+
+def test_gpt_oss_gate_and_up_are_taken_apart(make):
+    blocks, scales, matrices = gpt_oss(2, 8, 64)
+    weights = sw.from_gpt_oss(make(blocks, "uint8"), make(scales, "uint8"), interleaved=True)
+    assert [sw.dequantize(w).tolist() for w in weights] == [matrix[0::2] + matrix[1::2] for matrix in matrices]
+    packed = sluice.pack_quantized(sw.from_gpt_oss(make(*[gpt_oss(1, 32, 64)[0]], "uint8"), make(gpt_oss(1, 32, 64)[1], "uint8"),
+                                                   interleaved=True)[0], gated=True)
+    assert packed.gated and packed.format == sluice.MXFP4
+    assert sw.dequantize(packed.quantized()).tolist() == gpt_oss(1, 32, 64)[2][0][0::2] + gpt_oss(1, 32, 64)[2][0][1::2]
+
+
+def test_gpt_oss_says_what_is_wrong(make):
+    blocks, scales, _ = gpt_oss(2, 4, 64)
+
+    def changed(byte, code=0x21):
+        other, words = [[list(row) for row in one] for one in scales], [[[list(b) for b in row] for row in one] for one in blocks]
+        other[1][2][1], words[1][2][1] = byte, [code] * 16
+        return make(words, "uint8"), make(other, "uint8")
+
+    for arguments, options, error, mention in (
+            (changed(255), {}, sluice.InvalidArgument, "scales[1][2][1] is 255, NaN, and must be from 2^-79 to 2^21"),
+            (changed(149), {}, sluice.InvalidArgument, "2^22"),
+            (changed(47), {}, sluice.InvalidArgument, "2^-80"),
+            (changed(141), {"tokens": "fp16"}, sluice.InvalidArgument, "for fp16 tokens: mend the checkpoint, or multiply by bf16"),
+            (changed(103), {"tokens": "fp16"}, sluice.InvalidArgument, "from 2^-23 to 2^13"),
+            ((make(blocks, "int32"), make(scales, "uint8")), {}, sluice.InvalidType, "blocks is int32"),
+            ((make(blocks, "uint8"), make(scales, "float16")), {}, sluice.InvalidType, "scales is fp16"),
+            ((make(blocks, "uint8"), make(scales[:1], "uint8")), {}, sluice.InvalidSize, "scales has shape (1, 4, 2)"),
+            ((make(scales, "uint8"), make(scales, "uint8")), {}, sluice.InvalidSize, "must have experts x n x k/32 x 16"),
+            ((make(blocks[0][:3], "uint8"), make(scales[0][:3], "uint8")), {"interleaved": True}, sluice.InvalidSize, "n = 3"),
+            ((make(blocks, "uint8"), make(scales, "uint8")), {"tokens": "e4m3"}, sluice.InvalidArgument, "tokens")):
+        with pytest.raises(error) as caught:
+            sw.from_gpt_oss(*arguments, **options)
+        assert mention in str(caught.value), caught.value
+    for byte, code in ((48, 0x21), (148, 0x21), (0, 0x80)):  # the limits, and a block of zeros
+        assert len(sw.from_gpt_oss(*changed(byte, code))) == 2
+    with pytest.raises(sluice.InvalidArgument, match="groups of 32"):
+        sw.QuantizedWeights(make([[1] * 64], "uint8"), make([[127]], "uint8"), None, 64, type="e2m1")
+    with pytest.raises(sluice.InvalidArgument, match="type = 'e3m0'"):
+        sw.QuantizedWeights(make([[1] * 32], "uint8"), make([[127]], "uint8"), None, 32, type="e3m0")

@@ -16,20 +16,24 @@ import packed_layout  # noqa: E402
 import sluice  # noqa: E402
 import sluice.weights as sw  # noqa: E402
 
-WIDTH = {"fp16": 2, "bf16": 2, "fp32": 4}
+WIDTH = {"fp16": 2, "bf16": 2, "fp32": 4, "e8m0": 1}
 # Shapes end in the middle of a strip in n, of a tile in k, or of a group; or they are whole.
 FORMATS = [("uint4", 32, "fp16", True, "half", 70, 200), ("uint4", 64, "fp16", False, "half", 64, 128),
            ("uint4", 128, "fp32", True, "half", 130, 136), ("uint4", 0, "fp16", True, "half", 65, 300),
            ("uint4", 0, "fp32", False, "half", 5, 8), ("uint4", 64, "fp32", True, "byte", 70, 200),
            ("uint4", 0, "fp16", False, "byte", 64, 129), ("int8", 32, "fp16", False, "half", 70, 200),
            ("int8", 128, "fp32", True, "half", 64, 250), ("int8", 0, "fp16", True, "half", 66, 40),
-           ("e4m3", 64, "fp16", False, "half", 70, 200), ("e4m3", 0, "fp32", False, "half", 64, 128)]
+           ("e4m3", 64, "fp16", False, "half", 70, 200), ("e4m3", 0, "fp32", False, "half", 64, 128),
+           ("e2m1", 32, "e8m0", False, "half", 70, 200), ("e2m1", 32, "e8m0", False, "half", 64, 128)]
 
 
 def random_arrays(kind, group, scale, zeros, n, k):
     rng = random.Random(f"{kind} {group} {scale} {n} {k}")
-    codes = np.array([[rng.randrange(16 if kind == "uint4" else 256) for _ in range(k)] for _ in range(n)], np.uint8)
-    shape, type_ = (n, -(-k // group) if group else 1), {"fp16": np.float16, "fp32": np.float32}[scale]
+    codes = np.array([[rng.randrange(16 if kind in ("uint4", "e2m1") else 256) for _ in range(k)] for _ in range(n)], np.uint8)
+    shape = (n, -(-k // group) if group else 1)
+    if scale == "e8m0":
+        return codes, np.array([[rng.randrange(255) for _ in range(shape[1])] for _ in range(n)], np.uint8), None
+    type_ = {"fp16": np.float16, "fp32": np.float32}[scale]
     values = [np.array([[rng.uniform(-3, 3) for _ in range(shape[1])] for _ in range(n)], type_) for _ in range(2)]
     return codes, values[0], values[1] if zeros else None
 
@@ -60,9 +64,11 @@ def test_blobs_are_the_pages_byte_for_byte_and_come_back(library, kind, group, s
 
 
 @pytest.mark.parametrize("n", [16, 144, 256])
-@pytest.mark.parametrize("kind, group, zeros, order", [("uint4", 64, True, "half"), ("uint4", 0, True, "byte"), ("e4m3", 0, False, "half")])
+@pytest.mark.parametrize("kind, group, zeros, order", [("uint4", 64, True, "half"), ("uint4", 0, True, "byte"), ("e4m3", 0, False, "half"),
+                                                       ("e2m1", 32, False, "half")])
 def test_gated_weights_are_the_blobs_of_their_halves(library, n, kind, group, zeros, order):
-    arrays = [None if a is None else library(a) for a in random_arrays(kind, group, "fp16", zeros, n, 200)]
+    scale = "e8m0" if kind == "e2m1" else "fp16"
+    arrays = [None if a is None else library(a) for a in random_arrays(kind, group, scale, zeros, n, 200)]
     packed = sluice.pack(*arrays, type=kind, group=group, order=order, gated=True)
     halves = [sluice.pack(*(None if a is None else a[rows] for a in arrays), type=kind, group=group, order=order)
               for rows in (slice(0, n // 2), slice(n // 2, n))]
@@ -97,6 +103,32 @@ def test_gated_and_plain_weights_are_not_mistaken():
     even = sluice.pack(codes[:128], scales[:128], group=64)
     assert even.problem(4, gated=True).gated and len(even.halves()) == 2, "both layouts are one"
     assert sluice.pack_int4(np.ones((32, 128), np.float32), gated=True).gated
+
+
+def test_mxfp4_says_what_it_takes(library):
+    codes, scales, _ = random_arrays("e2m1", 32, "e8m0", False, 64, 128)
+    packed = sluice.pack(library(codes), library(scales), type="e2m1")  # without a group
+    assert packed.format == sluice.MXFP4 and packed.stored_bits == 4.25 and packed.problem(4).a == "bf16"
+    assert "e2m1 by 32, e8m0 scales" in repr(packed)
+    assert sluice.WeightFormat.from_number(sluice.MXFP4.number) == sluice.MXFP4
+    spoilt = scales.copy()
+    spoilt[3, 1] = 255
+    for call, error, mention in (
+            (lambda: sluice.pack(library(codes), library(spoilt), type="e2m1"), sluice.InvalidArgument, "scales hold 255"),
+            (lambda: sluice.pack(library(codes), library(scales), type="e2m1", group=64), sluice.InvalidConfig, "groups of 32"),
+            (lambda: sluice.pack(library(codes), library(scales), type="e2m1", order="byte"), sluice.InvalidConfig, "order half"),
+            (lambda: sluice.pack(library(codes), library(scales.astype(np.float16)), type="e2m1"), sluice.InvalidType,
+             "scales is fp16 and must be uint8"),
+            (lambda: sluice.pack(library(codes), library(scales), group=32), sluice.InvalidType, "scales is uint8 and must be fp16"),
+            (lambda: sluice.pack_int4(packed.quantized()), sluice.InvalidArgument, "call pack_quantized"),
+            (lambda: packed.problem(4, a="e4m3"), None, None),
+            (lambda: sluice.plan(packed.problem(4, a="e4m3", scale_a="none")), sluice.InvalidConfig, "the weights are e2m1 and A is e4m3")):
+        if error is None:
+            call()
+            continue
+        with pytest.raises(error) as caught:
+            call()
+        assert mention in str(caught.value)
 
 
 def test_the_writer_has_the_pages_worked_examples():
@@ -210,7 +242,7 @@ def test_formats_as_numbers():
     for kind, group, scale, zeros, order, _, _ in FORMATS:
         made = sluice.WeightFormat(kind, group, scale, zeros, order)
         assert sluice.WeightFormat.from_number(made.number) == made
-    for wrong in (3, 1 << 10, 15 << 4, -1, 1 << 40):
+    for wrong in (4, 1 << 10, 15 << 4, -1, 1 << 40):
         with pytest.raises(sluice.Error):
             sluice.WeightFormat.from_number(wrong)
     found = sluice.WeightFormat("uint4", 64, "fp16").numbers(200, 500)

@@ -113,6 +113,8 @@ TEST_F(CliPack, refuses_with_value_and_remedy) {
   refused(size + "--weights int5", "invalid_argument", "int4, uint4, int8, e4m3");
   refused(size + "--tokens-type fp32", "invalid_argument", "fp16, bf16, e4m3");
   refused(size + "--group 48", "invalid_config", "group must be 32, 64, 128");
+  refused(size + "--weights e2m1 --group 128", "invalid_config", "--group 128 --scale e8m0 --zero none");
+  refused(size + "--weights e2m1 --tokens-type e4m3", "invalid_config", "order half");
   refused(size + "--weights int8 --tokens-type e4m3", "invalid_config", "8-bit tokens");
   refused(size + "--weights int4 --zero per_group", "invalid_argument", "zeros are for uint4 and int8");
   refused("-n 0 -k 128", "invalid_size", "1..2^31-1");

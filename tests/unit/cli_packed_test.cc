@@ -78,6 +78,11 @@ TEST(cli_packed, int4_is_symmetric_uint4_and_tokens_are_bf16) {
   EXPECT_EQ(item->problem, (PackedProblem{.m = 1, .n = 64, .k = 128}));
   EXPECT_EQ(item->problem.a.type, DType::bf16);
   EXPECT_EQ(parse("--shape 1x64x128 --weights e4m3")->problem.b.packed.type, WeightType::e4m3);
+  EXPECT_EQ(parse("--shape 1x64x128 --weights e2m1")->problem.b.packed, kMxfp4) << "group and scales too";
+  EXPECT_EQ(parse("--shape 1x64x128 --weights e2m1 --group 32 --weight-scale e8m0")->problem.b.packed,
+            kMxfp4);
+  refused("--shape 1x64x128 --weights none",
+          "--weights \"none\" is not one of: int4, uint4, int8, e4m3, e2m1");
 }
 
 TEST(cli_packed, every_choice_of_the_kernels_has_a_flag) {

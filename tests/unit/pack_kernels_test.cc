@@ -138,6 +138,7 @@ TEST(pack_kernels, blobs_of_8_bit_weights_are_the_references) {
   expect_all_cases<WeightFormat{.type = WeightType::int8, .group = 128, .scale = DType::fp32}>();
   expect_all_cases<WeightFormat{.type = WeightType::int8, .group = 0, .zero = ScaleZero::per_group}>();
   expect_all_cases<WeightFormat{.type = WeightType::e4m3, .group = 32, .scale = DType::bf16}>();
+  expect_all_cases<kMxfp4>();
 }
 
 /// Compiles the smallest and the largest variant. Other formats differ from these in constants only.

@@ -20,6 +20,7 @@ inline std::vector<WeightFormat> all_formats() {
             const WeightFormat format{type, group, scale, zero, order};
             if (validate(format) == nullptr) formats.push_back(format);
           }
+  formats.push_back(kMxfp4);  // last, so that random draws for the others stay the same
   return formats;
 }
 
@@ -28,7 +29,8 @@ inline std::string text_of(const WeightFormat& f) {
          " zero " + name_of(f.zero) + " order " + name_of(f.order);
 }
 
-/// Random codes, and random bits as scales and zero points, which packing only copies.
+/// Random codes, and random bits as scales and zero points, which packing only copies. Scales of e8m0 are not
+/// NaN, which packing refuses.
 class RandomWeights {
  public:
   RandomWeights(const WeightFormat& format, i64 n, i64 k, u64 seed)
@@ -36,6 +38,8 @@ class RandomWeights {
     for (u8& code : codes_) code = static_cast<u8>(code & ((1 << code_bits(format.type)) - 1));
     const i64 bytes = n * group_count(format, k) * bytes_of(format.scale);
     scales_ = filled(bytes, seed + 1);
+    for (u8& scale : scales_)
+      if (format.scale == DType::e8m0 && scale == 255) scale = 254;
     if (format.zero == ScaleZero::per_group) zeros_ = filled(bytes, seed + 2);
   }
 

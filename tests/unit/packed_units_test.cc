@@ -93,6 +93,14 @@ TEST(packed_units, of_every_format_compile_without_spills) {
   EXPECT_GE(taken, 24);
 }
 
+TEST(packed_units, of_mxfp4_compile_without_spills) {
+  for (const i64 m : {1, 4, 8, 16, 32, 64, 128, 300})
+    for (const DType x : {DType::bf16, DType::fp16})
+      if (x == DType::bf16 || m % 3 == 1)
+        expect_to_compile({.m = m, .n = 5760, .k = 2880, .x = x, .d = x, .weights = kMxfp4});
+  expect_to_compile({.m = 8, .n = 2880, .k = 2880, .x = DType::bf16, .weights = kMxfp4, .norm_a = true});
+}
+
 TEST(packed_units, gated_compile_without_spills) {
   int taken = 0;
   for (const WeightFormat& format : test::all_formats()) {

@@ -104,7 +104,7 @@ TEST(packed_operands, bytes_are_whole_when_a_word_is_turned_by_3) {
   for (u32 code = 0; code < 256; ++code)
     for (int field = 0; field < 4; ++field) {
       const int byte = field / 2 + field % 2 * 2;  // the code is in register field / 2, half field % 2
-      EXPECT_EQ(rotate_right(place_code(f, code, field), 3), code << (8 * byte));
+      EXPECT_EQ(rotate_right(static_cast<u32>(place_code(f, code, field)), 3), code << (8 * byte));
     }
 }
 
@@ -187,8 +187,11 @@ TEST(packed_weights, dequantise_is_scale_times_code_minus_zero) {
     const i64 n = 65, k = 200, groups = group_count(f, k);
     RandomWeights random(f, n, k, 11);
     std::vector<u8> scales(random.scales().size()), zeros(random.zeros().size());
+    const auto fraction_of = [&](i64 i) {
+      return f.scale == DType::e8m0 ? 0.0 : static_cast<double>(i % 5) / 8;
+    };
     for (i64 i = 0; i < n * groups; ++i) {
-      store_element(f.scale, scales.data(), i, std::ldexp(1.0 + static_cast<double>(i % 5) / 8, -3));
+      store_element(f.scale, scales.data(), i, std::ldexp(1.0 + fraction_of(i), -3));
       if (!zeros.empty())
         store_element(f.scale, zeros.data(), i, static_cast<double>(i % 16) + 0.5 * (i % 2));
     }
@@ -204,8 +207,12 @@ TEST(packed_weights, dequantise_is_scale_times_code_minus_zero) {
         const double implied = f.type == WeightType::uint4 ? 8 : f.type == WeightType::int8 ? 128 : 0;
         const double zero = zeros.empty() ? implied : static_cast<double>(at % 16) + 0.5 * (at % 2);
         const double code =
-            f.type == WeightType::e4m3 ? decode_code(DType::e4m3, random.code(row, i)) : random.code(row, i);
-        const double wanted = std::ldexp(1.0 + static_cast<double>(at % 5) / 8, -3) * (code - zero);
+            f.type == WeightType::e4m3 ? decode_code(DType::e4m3, random.code(row, i))
+            : f.type == WeightType::e2m1
+                ? decode_code(DType::e5m2, (random.code(row, i) & 8) << 4 | (random.code(row, i) & 7) << 1) *
+                      0x1p14
+                : random.code(row, i);
+        const double wanted = std::ldexp(1.0 + fraction_of(at), -3) * (code - zero);
         const double got = values->at(static_cast<std::size_t>(row * k + i));
         ASSERT_TRUE(got == wanted || (std::isnan(got) && std::isnan(wanted)))
             << test::text_of(f) << " [" << row << "][" << i << "]: " << got << ", not " << wanted;

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .._arguments import shown
 from ..errors import Error, InvalidArgument, InvalidType
-from ..formats import WeightFormat
+from ..formats import WEIGHT_TYPES, WeightFormat
 from ..packed import PackedWeights, pack_int4, pack_int8, pack_quantized
 from ..plans import Rows, prepare, prepare_quantizers
 from ..problems import Problem
@@ -56,7 +56,7 @@ class LinearPacked(QuantizedState):
     permutation: Optional[Tensor]
     bias: Optional[torch.nn.Parameter]
     DEFAULT = WeightFormat()
-    TYPES: Tuple[str, ...] = ("uint4", "int8", "e4m3")
+    TYPES: Tuple[str, ...] = WEIGHT_TYPES
 
     @checked
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *,
@@ -215,7 +215,7 @@ class LinearPacked(QuantizedState):
 
 
 class Linear4bit(LinearPacked):
-    """``LinearPacked`` for 4-bit weights only."""
+    """``LinearPacked`` for 4-bit integers only."""
 
     TYPES = ("uint4",)
 

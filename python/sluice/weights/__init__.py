@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantised weights in one canonical form, from checkpoints (GPTQ, AWQ, compressed-tensors) or from floats.
+"""Quantised weights in one canonical form, from checkpoints (GPTQ, AWQ, compressed-tensors, gpt-oss) or from floats.
 
     import sluice.weights as sw
     w = sw.from_gptq(qweight, qzeros, scales, g_idx, group=128, symmetric=True)   # codes n x k, one byte per code
@@ -9,7 +9,8 @@ Functions take numpy arrays, or torch tensors on any device. Their results are o
 here needs a GPU, and neither numpy nor torch is imported.
 """
 from .canonical import QuantizedWeights, dequantize
-from .checkpoints import from_awq, from_compressed_tensors, from_gptq
+from .checkpoints import from_awq, from_compressed_tensors, from_gpt_oss, from_gptq
 from .quantizer import quantize_groups
 
-__all__ = ["QuantizedWeights", "dequantize", "from_awq", "from_compressed_tensors", "from_gptq", "quantize_groups"]
+__all__ = ["QuantizedWeights", "dequantize", "from_awq", "from_compressed_tensors", "from_gpt_oss", "from_gptq",
+           "quantize_groups"]

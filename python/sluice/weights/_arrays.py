@@ -14,7 +14,8 @@ from .._names import ALIASES
 from ..errors import InvalidArgument, InvalidSize, InvalidType, WrongDevice
 
 Array = Any  # numpy.ndarray or torch.Tensor
-_LONG_NAMES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64", "e4m3": "float8_e4m3fn"}
+_LONG_NAMES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64", "e4m3": "float8_e4m3fn",
+               "e8m0": "uint8"}
 
 
 def type_of(array: Array) -> str:

@@ -17,12 +17,17 @@ from ._groups import check_bits, group_count, group_parts, group_view, implied_z
 
 SCALE_TYPES = ("fp16", "bf16", "fp32")
 FLOATS = ("fp32", "fp64")
+# The values of e2m1 codes and of e8m0 scales (OCP Microscaling Formats, sections 5.3.3 and 5.4.1).
+E2M1 = tuple(sign * value for sign in (1.0, -1.0) for value in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0))
+E8M0 = (*(2.0 ** (byte - 127) for byte in range(255)), float("nan"))
 
 
 @entry
 @dataclasses.dataclass(frozen=True, eq=False)
 class QuantizedWeights:
     """Weights of n outputs x k columns: ``W[o, i] = scales[o, i // group] * (codes[o, i] - zeros[o, i // group])``.
+
+    With ``type`` = "e2m1" (MXFP4) it is ``W[o, i] = 2 ** (scales[o, i // 32] - 127) * e2m1(codes[o, i])``.
 
     - ``codes``: uint8, n x k, from 0 to 15 (``bits`` 4) or to 255 (``bits`` 8).
     - ``scales``: fp16, bf16 or fp32, n x groups. ``zeros``: of the same shape and type, or None for symmetric codes, whose zero
@@ -32,6 +37,8 @@ class QuantizedWeights:
     - ``permutation``: None, or k indices. Column i of ``codes`` is multiplied by column ``permutation[i]`` of the tokens, so
       ``D = X[:, permutation] @ W.T``. Checkpoints with act-order have one, because their groups are not contiguous.
     - ``width``: the number of columns of those tokens; None means k. For a shard along k it exceeds k (see ``columns()``).
+    - ``type``: None for integers of ``bits`` bits. "e2m1": codes are the bits of e2m1 numbers, scales are uint8, ``group`` is 32 and
+      there are no zeros.
     """
 
     codes: Array
@@ -41,6 +48,7 @@ class QuantizedWeights:
     permutation: Optional[Array] = None
     bits: int = 4
     width: Optional[int] = None
+    type: Optional[str] = None
 
     def __post_init__(self) -> None:
         library_of(codes=self.codes, scales=self.scales, zeros=self.zeros, permutation=self.permutation)
@@ -49,7 +57,12 @@ class QuantizedWeights:
             raise InvalidSize(f"group = {self.group} must be 0 (all of k) or positive")
         check_matrix("codes", self.codes, "n x k")
         check_type("codes", self.codes, ("uint8",), "a byte holds one code, 0..15 of 4 bits; symmetric values + 8")
-        check_type("scales", self.scales, SCALE_TYPES, "convert them")
+        if self.type not in (None, "e2m1"):
+            raise InvalidArgument(f"type = {shown(self.type)} must be None (integers of 4 or 8 bits) or 'e2m1'")
+        if self.type is not None and ((self.bits, self.group) != (4, 32) or self.zeros is not None):
+            raise InvalidArgument(f"bits = {self.bits}, group = {self.group}, zeros {'left out' if self.zeros is None else 'given'}: e2m1 "
+                                  "codes must have 4 bits, groups of 32 and no zeros; leave out bits and zeros, and quantise again")
+        check_type("scales", self.scales, SCALE_TYPES if self.type is None else ("uint8",), "convert them")
         n, k = self.shape
         wanted = (n, group_count(k, self.group))
         check_shape("scales", self.scales, wanted, f"n x groups of {self.group or k} columns")
@@ -66,6 +79,11 @@ class QuantizedWeights:
         """``(n, k)``."""
         n, k = self.codes.shape
         return n, k
+
+    @property
+    def weight_type(self) -> str:
+        """The ``type`` of these weights' ``WeightFormat``."""
+        return self.type or ("uint4" if self.bits == 4 else "int8")
 
     def rows(self, start: int, stop: int) -> "QuantizedWeights":
         """Returns outputs ``start`` to ``stop``, a column-parallel shard, as views, with the same permutation. Raises
@@ -154,19 +172,28 @@ def dequantize(weights: QuantizedWeights, out_type: str = "fp64") -> Array:
     ``W[:, permutation] = dequantize(weights)`` restores the layer's own order.
 
     An element is ``(code - zero) * scale`` in ``out_type``, "fp64" or "fp32". "fp64" is exact if zeros are integers; "fp32"
-    is exact if also the scales are fp16 or bf16.
+    is exact if also the scales are fp16 or bf16, or if weights are e2m1 with scales from 2^-126 to 2^125.
     """
     check_quantized(weights)
     out_type = FLOATS[number_of("out_type", out_type, FLOATS)]
     library = library_of(codes=weights.codes, scales=weights.scales, zeros=weights.zeros)
-    scales = library.cast(weights.scales, out_type)
+    e2m1 = weights.type is not None
+    scales = _values(library, E8M0, weights.scales, out_type) if e2m1 else library.cast(weights.scales, out_type)
     zeros = None if weights.zeros is None else library.cast(weights.zeros, out_type)
     out = library.empty(weights.shape, out_type)
-    out[...] = weights.codes
+    out[...] = _values(library, E2M1, weights.codes, out_type) if e2m1 else weights.codes
     group = 0
     for part in group_parts(weights.shape[1], weights.group):
         view, own = group_view(out, part), slice(group, group + part[1])
-        view -= implied_zero(weights.bits) if zeros is None else zeros[:, own, None]
+        if not e2m1:
+            view -= implied_zero(weights.bits) if zeros is None else zeros[:, own, None]
         view *= scales[:, own, None]
         group += part[1]
     return out
+
+
+def _values(library: Library, values: Tuple[float, ...], codes: Array, out_type: str) -> Array:
+    table = library.empty((len(values),), out_type)
+    for code, value in enumerate(values):
+        table[code] = value
+    return table[library.cast(codes, "int64")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports the tensors of quantised checkpoints: GPTQ, AWQ, and the "pack-quantized" format of compressed-tensors.
+"""Imports the tensors of quantised checkpoints: GPTQ, AWQ, the "pack-quantized" format of compressed-tensors, and gpt-oss's MXFP4.
 
 Each function names the project whose layout it reads; the code is our own. All layouts pack codes into 32-bit words, the first
 code in the lowest bits. A code in a word is called a digit below. Arguments have the names of the checkpoint's tensors, without
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Sequence, Tuple
 
-from .._arguments import check_one_of, entry, integer, shown
+from .._arguments import check_one_of, entry, integer, shown, switch_of
 from ..errors import InvalidArgument, InvalidSize, InvalidType
 from ._arrays import Array, Library, check_matrix, check_shape, check_type, library_of, type_of
 from ._groups import check_bits, group_count, implied_zero
@@ -19,6 +19,8 @@ from .canonical import SCALE_TYPES, QuantizedWeights
 _AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 _CHECKPOINT_FORMATS = ("gptq", "gptq_v2")
 _WRAPS = ("digit", "word")
+# Scale bytes with which products of e2m1 weights are exact in every kernel, for each type of tokens (docs/numerics.md).
+_E8M0_LIMITS = {"bf16": (48, 148), "fp16": (104, 140)}
 
 
 @entry
@@ -150,6 +152,58 @@ def from_compressed_tensors(weight_packed: Array, weight_scale: Array, weight_sh
     permutation = _permutation(library, "weight_g_idx", weight_g_idx, k, group)
     codes = _unpack(library, library.plain(weight_packed), bits, 1, k)
     return _canonical(library, codes, library.plain(weight_scale), zeros, group, permutation, bits)
+
+
+@entry
+def from_gpt_oss(blocks: Array, scales: Array, *, interleaved: bool = False, tokens: str = "bf16") -> Tuple[QuantizedWeights, ...]:
+    """Imports MXFP4 experts of a gpt-oss checkpoint. Returns the weights of each expert.
+
+    - ``blocks``: the tensor ``*_blocks``, uint8, experts x n x k/32 x 16, with two codes per byte; without ``experts`` one weight.
+    - ``scales``: the tensor ``*_scales``, uint8 (or float8_e8m0fnu), experts x n x k/32.
+    - ``interleaved``: True for ``gate_up_proj``, whose rows are gate and up in turn. The result has all rows of the gate, then all
+      of up, as a gated product needs them. Reorder the bias alike: ``torch.cat([bias[:, ::2], bias[:, 1::2]], 1)``.
+    - ``tokens``: the type of the tokens of later products, "bf16" or "fp16". It decides which scales are accepted.
+
+    Scales must be at most 2^21 for bf16 tokens and 2^13 for fp16 ones. Groups with other codes than 0 need at least 2^-79
+    (2^-23). So weights are exact in every kernel. Raises ``InvalidArgument`` for other scales, NaN (255) among them, and
+    ``InvalidSize`` or ``InvalidType`` for a tensor of another shape or type. Synchronises with the GPU.
+    """
+    library = library_of(blocks=blocks, scales=scales)
+    check_one_of("tokens", tokens, tuple(_E8M0_LIMITS))
+    check_type("blocks", blocks, ("uint8",), "pass the tensor *_blocks as it is stored")
+    check_type("scales", scales, ("uint8", "e8m0"), "pass the tensor *_scales as it is stored")
+    shape = tuple(blocks.shape)
+    if len(shape) not in (3, 4) or 0 in shape or shape[-1] != 16:
+        raise InvalidSize(f"blocks has shape {shape} and must have experts x n x k/32 x 16 (or n x k/32 x 16): pass *_blocks as it is "
+                          "stored")
+    check_shape("scales", scales, shape[:-1], "one for each block of 32 codes")
+    if switch_of("interleaved", interleaved) and shape[-3] % 2:
+        raise InvalidSize(f"n = {shape[-3]} of interleaved rows must be even, gate and up in turn: pass gate_up_proj, or leave "
+                          "interleaved out")
+    if type_of(scales) == "e8m0":
+        scales = scales.view(library.module.uint8)
+    blocks, scales = (library.plain(array).reshape(-1, *array.shape[-rank:]) for array, rank in ((blocks, 3), (scales, 2)))
+    return tuple(_mxfp4(library, blocks[i], scales[i], interleaved, tokens, i) for i in range(blocks.shape[0]))
+
+
+def _mxfp4(library: Library, blocks: Array, scales: Array, interleaved: bool, tokens: str, expert: int) -> QuantizedWeights:
+    low, high = _E8M0_LIMITS[tokens]
+    wrong = (scales > high) | ((scales < low) & (library.amax(blocks & 0x77) > 0))
+    if bool(wrong.any()):
+        row, group = divmod(wrong.reshape(-1).tolist().index(True), wrong.shape[1])
+        byte = int(scales[row, group])
+        raise InvalidArgument(f"scales[{expert}][{row}][{group}] is {byte}, {'NaN' if byte == 255 else f'2^{byte - 127}'}, and must be from "
+                              f"2^{low - 127} to 2^{high - 127} for {tokens} tokens: mend the checkpoint, or "
+                              + ("multiply by bf16 tokens" if tokens == "fp16" else "divide its rows by a power of two"))
+    n, groups = scales.shape
+    codes = library.empty((n, 32 * groups), "uint8")
+    pairs = blocks.reshape(n, 16 * groups)
+    # transformers, convert_moe_packed_tensors: the low half of a byte is the first code, and gate_up's even rows are the gate.
+    codes[:, 0::2], codes[:, 1::2] = pairs & 15, pairs >> 4
+    if interleaved:
+        order = library.counting(n).reshape(-1, 2).T.reshape(-1)
+        codes, scales = library.take(codes, order, 0), library.take(scales, order, 0)
+    return QuantizedWeights(codes, library.contiguous(scales), None, 32, type="e2m1")
 
 
 # ---- helpers of all importers ----

@@ -19,7 +19,7 @@ template <StripConfig kConfig>
 class ByteTile {
   using S = StripShape<kConfig>;
   static constexpr WeightFormat kFormat = kConfig.weights;
-  static constexpr int kPairWords = S::kScaleSize / 2;  // words of rows g and g + 8
+  static constexpr int kScaleWords = kPairWords<kFormat.scale>;  // words of rows g and g + 8
 
  public:
   static constexpr int kGroups = max(tile_groups(kFormat), 1);
@@ -81,19 +81,16 @@ class ByteTile {
   SLUICE_DEVICE int slot() const {
     return scale_slot(at_.block() * kBlockRows + at_.lane() / 4, 0);
   }
-  static SLUICE_DEVICE void load_pair(u32 address, u32 (&words)[kPairWords]) {
-    if constexpr (kPairWords == 2)
-      ptx::load_shared_v2(address, words[0], words[1]);
-    else
-      words[0] = ptx::load_shared_u32(address);
+  static SLUICE_DEVICE void load_pair(u32 address, u32 (&words)[kScaleWords]) {
+    load_pair_words<kFormat.scale>(address, words);
   }
-  static SLUICE_DEVICE RowPair floats(const u32 (&words)[kPairWords]) {
-    return row_pair<kFormat.scale>(words[0], words[kPairWords - 1]);
+  static SLUICE_DEVICE RowPair floats(const u32 (&words)[kScaleWords]) {
+    return row_pair<kFormat.scale>(words[0], words[kScaleWords - 1]);
   }
 
   const StripPlace<kConfig>& at_;
   u32 words_[8];
-  u32 scales_[kGroups][kPairWords], zeros_[kGroups][kPairWords];
+  u32 scales_[kGroups][kScaleWords], zeros_[kGroups][kScaleWords];
   RowPair row_zeros_{};
 };
 

@@ -19,7 +19,7 @@ class HalfTile {
   static constexpr int kGroup = kFormat.group;
   static constexpr int kGroups = kGroup == 32 ? 2 : kGroup == 0 ? 0 : 1;  // groups per 64 k
   static constexpr int kScaleSize = bytes_of(kFormat.scale);
-  static constexpr int kScaleWords = kScaleSize / 2;  // words of rows g and g + 8, per group
+  static constexpr int kScaleWords = kPairWords<kFormat.scale>;  // words of rows g and g + 8, per group
   static constexpr bool kStoredZeros = kFormat.zero == ScaleZero::per_group;
 
  public:
@@ -64,7 +64,7 @@ class HalfTile {
 #pragma unroll
     for (int q = 0; q < 4; ++q)
       if constexpr (kOneStep) {
-        OneStepFragments::expand(words_ + q, factor_[q * kGroups / 4], offset_[q * kGroups / 4], a[q]);
+        OneStep::expand(words_, q, factor_[q * kGroups / 4], offset_[q * kGroups / 4], a[q]);
         ptx::pin_registers(a[q]);
       } else {
         convert(q, a[q]);
@@ -72,8 +72,9 @@ class HalfTile {
   }
 
  private:
+  using OneStep = OneStepFragments<kFormat.type>;
   static constexpr bool kOneStep =
-      kFormat.type == WeightType::uint4 && kX == DType::bf16 && kGroups > 0 && !kStoredZeros;
+      code_bits(kFormat.type) == 4 && kX == DType::bf16 && kGroups > 0 && !kStoredZeros;
   static constexpr int kOpenGroups = kOneStep ? kGroups : 0;
   static_assert(!kOneStep || Weights::kLift == -20, "that is what OneStepFragments makes");
 
@@ -81,12 +82,14 @@ class HalfTile {
 #pragma unroll
     for (int i = 0; i < kOpenGroups; ++i) {
       u32 pair = scales_[i][0];
-      if constexpr (kFormat.scale != kX) {
+      if constexpr (kFormat.scale == DType::e8m0) {
+        pair = bf16_of_e8m0(pair);
+      } else if constexpr (kFormat.scale != kX) {
         const RowPair scale = floats(scales_[i]);
         pair = pack_16bit<kX>(scale.upper, scale.lower);
       }
-      const u32 factor = ptx::multiply_pair<kX>(pair, OneStepFragments::kFactor);
-      const u32 offset = ptx::multiply_pair<kX>(pair, OneStepFragments::kOffset);
+      const u32 factor = ptx::multiply_pair<kX>(pair, OneStep::kFactor);
+      const u32 offset = ptx::multiply_pair<kX>(pair, OneStep::kOffset);
       factor_[i][0] = ptx::repeat_low(factor);
       factor_[i][1] = ptx::repeat_high(factor);
       offset_[i][0] = ptx::repeat_low(offset);
@@ -95,7 +98,7 @@ class HalfTile {
   }
   SLUICE_DEVICE void convert(int q, u32 (&a)[4]) {
     if (kGroups > 0 && q % (4 / max(kGroups, 1)) == 0) open_group(q * kGroups / 4);
-    Weights::difference(words_ + q * Weights::kWords, zero_, a);
+    Weights::difference(words_, q, zero_, a);
 #pragma unroll
     for (int j = 0; j < 4; ++j)
       if constexpr (kGroups > 0) a[j] = ptx::multiply_pair<kX>(a[j], scale_[j % 2]);
@@ -103,10 +106,7 @@ class HalfTile {
   }
 
   static SLUICE_DEVICE void load_pair(u32 address, u32 (&words)[kScaleWords]) {
-    if constexpr (kScaleWords == 2)
-      ptx::load_shared_v2(address, words[0], words[1]);
-    else
-      words[0] = ptx::load_shared_u32(address);
+    load_pair_words<kFormat.scale>(address, words);
   }
   static SLUICE_DEVICE RowPair floats(const u32 (&words)[kScaleWords]) {
     return row_pair<kFormat.scale>(words[0], words[kScaleWords - 1]);

@@ -33,6 +33,8 @@ struct Shape {
   static constexpr int kSteps = kGroup == 32 ? 2 : kGroup == 64 || kBlocks * kTokenBlocks > 8 ? 4 : 8;
   static constexpr int kSpan = max(kSteps, 4);  // instructions whose tokens are in registers at the same time
   using Codes = CodeFragments<kConfig.weights.type, kConfig.x>;
+  static constexpr int kTokenPower = sluice::kTokenPower<kConfig.weights.type, kConfig.x>;
+  static constexpr u32 kTokenFactor = (127u + kTokenPower) << 7 | (127u + kTokenPower) << 23;  // a bf16 pair
 };
 
 /// A warp's place: its CTA's rows (gated: rows of the gate) and tokens, its k-tiles (first_tile, first_tile +

@@ -89,6 +89,10 @@ class TileSums {
       ptx::load_matrices(row < S::kHeld ? piece : at.zeros, b[q], b[q + 1], b[q + 2], b[q + 3]);
     }
     if constexpr (kConfig.norm_a) multiply_by_gamma(stage + S::kGamma + span * 2 * kLaneBytes, at.lane, b);
+    if constexpr (S::kTokenPower != 0) {
+#pragma unroll
+      for (u32& pair : b) pair = ptx::multiply_pair<kConfig.x>(pair, S::kTokenFactor);
+    }
   }
   /// Multiplies tokens by gamma. `gamma`: address of its row, which all tokens of a fragment share.
   SLUICE_DEVICE static void multiply_by_gamma(u32 gamma, int lane, Tokens& b) {
@@ -109,12 +113,7 @@ class TileSums {
                             words[block] + 4 * i);
   }
   SLUICE_DEVICE static RowPair load_pair(u32 address) {
-    u32 first, second = 0;
-    if constexpr (S::kScaleSize == 4)
-      ptx::load_shared_v2(address, first, second);
-    else
-      first = ptx::load_shared_u32(address);
-    return row_pair<kConfig.weights.scale>(first, second);
+    return sluice::load_pair<kConfig.weights.scale>(address);
   }
 
   /// Sums tokens 2c and 2c + 1 over the k of one group: products with ones, in two independent chains.
@@ -150,15 +149,15 @@ class TileSums {
   SLUICE_DEVICE static void multiply(Partial& t, const Words& words, int fragment, const Tokens& b, int q) {
 #pragma unroll
     for (int block = 0; block < S::kStripBlocks; ++block) {
-      multiply_block<0>(t[block], words[block] + fragment * Codes::kWords, b, q);
-      if constexpr (Codes::kPasses == 2)
-        multiply_block<1>(t[block], words[block] + fragment * Codes::kWords, b, q);
+      multiply_block<0>(t[block], words[block], fragment, b, q);
+      if constexpr (Codes::kPasses == 2) multiply_block<1>(t[block], words[block], fragment, b, q);
     }
   }
   template <int kPass>
-  SLUICE_DEVICE static void multiply_block(float (&t)[4], const u32* words, const Tokens& b, int q) {
+  SLUICE_DEVICE static void multiply_block(float (&t)[4], const u32* words, int fragment, const Tokens& b,
+                                           int q) {
     u32 a[4];
-    Codes::template expand<kPass>(words, a);
+    Codes::template expand<kPass>(words, fragment, a);
     ptx::mma_m16n8k16<kConfig.x>(t, a, b[2 * q], b[2 * q + 1], t);
   }
   SLUICE_DEVICE void close(const Partial& t, const Group& group) {

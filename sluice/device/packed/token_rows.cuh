@@ -9,6 +9,7 @@
 #include <sluice/device/math/row_pair.cuh>
 #include <sluice/device/packed/outputs.cuh>
 #include <sluice/device/packed/place.cuh>
+#include <sluice/device/ptx/half_pair.cuh>
 #include <sluice/device/ptx/mma.cuh>
 #include <sluice/device/ptx/shared.cuh>
 
@@ -45,8 +46,11 @@ class TokenRows {
         const int strip = at.first_row / kStripRows + block / S::kStripBlocks * strip_step(kConfig, params.n);
         const u32* words =
             reinterpret_cast<const u32*>(strip_zeros<kConfig.weights>(params, strip) + row * S::kScaleSize);
-        row_zeros_[block] = S::kScaleSize == 4 ? pairs_of(words[0], words[1], words[2], words[3])
-                                               : pairs_of(words[0], 0, words[1], 0);
+        constexpr DType kScale = kConfig.weights.scale;
+        row_zeros_[block] =
+            S::kScaleSize == 4
+                ? RowPairs{row_pair<kScale>(words[0], words[1]), row_pair<kScale>(words[2], words[3])}
+                : RowPairs{row_pair<kScale>(words[0], 0), row_pair<kScale>(words[1], 0)};
       }
     }
   }
@@ -78,9 +82,6 @@ class TokenRows {
   struct Addresses {                                // this lane's addresses in a stage
     u32 tokens, codes, scales;
   };
-  struct Pairs {
-    RowPair even, odd;  // rows 2c and 2c + 8, rows 2c + 1 and 2c + 9
-  };
 
   SLUICE_DEVICE static void load_tokens(u32 tokens, Tokens& a) {
 #pragma unroll
@@ -90,6 +91,10 @@ class TokenRows {
         const u32 rows = q / 4 * (S::kTokenBytes / 2) + i * 16 * 128;
         ptx::load_matrices((tokens ^ (q % 4 * 2 * kLaneBytes)) + rows, a[q][i][0], a[q][i][1], a[q][i][2],
                            a[q][i][3]);
+        if constexpr (S::kTokenPower != 0) {
+#pragma unroll
+          for (u32& pair : a[q][i]) pair = ptx::multiply_pair<kConfig.x>(pair, S::kTokenFactor);
+        }
       }
   }
 
@@ -126,8 +131,8 @@ class TokenRows {
       if (q % S::kSteps == 0) start(t, starts[q / S::kSteps], scales, block);
 #pragma unroll
       for (int b = 0; b < kAtOnce; ++b) {
-        multiply<0>(t[b], words[b] + q % 4 * Codes::kWords, a[q]);
-        if constexpr (Codes::kPasses == 2) multiply<1>(t[b], words[b] + q % 4 * Codes::kWords, a[q]);
+        multiply<0>(t[b], words[b], q % 4, a[q]);
+        if constexpr (Codes::kPasses == 2) multiply<1>(t[b], words[b], q % 4, a[q]);
       }
       if ((q + 1) % S::kSteps == 0) close(t, scales, block);
     }
@@ -145,8 +150,9 @@ class TokenRows {
     for (int b = 0; b < kAtOnce; ++b) {
       float factors[2][2];  // for rows 0..7 and 8..15, even and odd
       if constexpr (S::kStoredZeros) {
-        const Pairs zeros = S::kGroup == 0 ? row_zeros_[block + b]
-                                           : load_pairs(scales + S::kZeros + b * kBlockRows * S::kScaleSize);
+        const RowPairs zeros = S::kGroup == 0
+                                   ? row_zeros_[block + b]
+                                   : load_pairs(scales + S::kZeros + b * kBlockRows * S::kScaleSize);
         factors[0][0] = -(zeros.even.upper + Codes::kOffset) * kUpper;
         factors[0][1] = -(zeros.odd.upper + Codes::kOffset) * kUpper;
         factors[1][0] = -(zeros.even.lower + Codes::kOffset) * kLower;
@@ -162,10 +168,10 @@ class TokenRows {
     }
   }
   template <int kPass>
-  SLUICE_DEVICE static void multiply(float (&t)[2][kBlocks16][4], const u32* words,
+  SLUICE_DEVICE static void multiply(float (&t)[2][kBlocks16][4], const u32* words, int fragment,
                                      const u32 (&a)[kBlocks16][4]) {
     u32 b[4];
-    Codes::template expand<kPass>(words, b);
+    Codes::template expand<kPass>(words, fragment, b);
 #pragma unroll
     for (int h = 0; h < 2; ++h)
 #pragma unroll
@@ -175,7 +181,7 @@ class TokenRows {
   SLUICE_DEVICE void close(const Partial& t, u32 scales, int block) {
 #pragma unroll
     for (int b = 0; b < kAtOnce; ++b) {
-      Pairs scale{{1.0f, 1.0f}, {1.0f, 1.0f}};
+      RowPairs scale{{1.0f, 1.0f}, {1.0f, 1.0f}};
       if constexpr (S::kGroup != 0) scale = load_pairs(scales + b * kBlockRows * S::kScaleSize);
 #pragma unroll
       for (int i = 0; i < kBlocks16; ++i)
@@ -188,20 +194,12 @@ class TokenRows {
     }
   }
 
-  SLUICE_DEVICE static Pairs pairs_of(u32 w0, u32 w1, u32 w2, u32 w3) {
-    return {row_pair<kConfig.weights.scale>(w0, w1), row_pair<kConfig.weights.scale>(w2, w3)};
-  }
-  SLUICE_DEVICE static Pairs load_pairs(u32 address) {
-    u32 words[4] = {};
-    if constexpr (S::kScaleSize == 4)
-      ptx::load_shared_v4(address, words);
-    else
-      ptx::load_shared_v2(address, words[0], words[2]);
-    return pairs_of(words[0], words[1], words[2], words[3]);
+  SLUICE_DEVICE static RowPairs load_pairs(u32 address) {
+    return sluice::load_pairs<kConfig.weights.scale>(address);
   }
 
   u32 token_row_, codes_, scales_;  // offsets of this lane's data in a stage
-  Pairs row_zeros_[S::kGroup == 0 && S::kStoredZeros ? S::kBlocks : 1];
+  RowPairs row_zeros_[S::kGroup == 0 && S::kStoredZeros ? S::kBlocks : 1];
 };
 
 }  // namespace sluice::packed

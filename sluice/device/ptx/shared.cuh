@@ -62,6 +62,11 @@ SLUICE_DEVICE void load_shared_v2(u32 address, float& x, float& y) {
   asm volatile("ld.shared::cta.v2.f32 {%0, %1}, [%2];" : "=f"(x), "=f"(y) : "r"(address) : "memory");
 }
 
+SLUICE_DEVICE u32 load_shared_u16(u32 address) {
+  u16 value;
+  asm volatile("ld.shared::cta.u16 %0, [%1];" : "=h"(value) : "r"(address) : "memory");
+  return value;
+}
 SLUICE_DEVICE u32 load_shared_u32(u32 address) {
   u32 value;
   asm volatile("ld.shared::cta.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");

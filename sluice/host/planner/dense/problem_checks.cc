@@ -115,10 +115,10 @@ Result<void> check_types(const Problem& p) {
     return bad_type("A is " + a + ": block scales must be on fp8 inputs; fold them into the 16-bit values");
   if (p.epilogue.bias == Bias::row)
     return bad_type("bias is row: it must be none or column, one value for each column of D");
-  if (p.epilogue.bias != Bias::none && is_fp8(p.epilogue.bias_type))
+  if (p.epilogue.bias != Bias::none && !is_addend(p.epilogue.bias_type))
     return bad_type(std::string("bias is ") + name_of(p.epilogue.bias_type) +
                     ": it must be bf16, fp16 or fp32");
-  if (p.epilogue.residual && is_fp8(p.epilogue.c_type))
+  if (p.epilogue.residual && !is_addend(p.epilogue.c_type))
     return bad_type(std::string("C is ") + name_of(p.epilogue.c_type) + ": it must be bf16, fp16 or fp32");
   if (adds(p.epilogue)) {
     if (p.d.type != DType::fp32)

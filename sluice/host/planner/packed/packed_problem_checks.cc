@@ -124,7 +124,7 @@ Result<void> check_types(const Problem& p) {
   if (p.epilogue.scale_d != ScaleMode::none && p.d.type != DType::e4m3)
     return refuse(std::string("D is ") + name_of(p.d.type) +
                   " and there is a scale_d: it must be e4m3; leave out the scale, or store e4m3");
-  if (p.epilogue.bias != Bias::none && !is_16bit(p.epilogue.bias_type) && p.epilogue.bias_type != DType::fp32)
+  if (p.epilogue.bias != Bias::none && !is_addend(p.epilogue.bias_type))
     return refuse(std::string("bias is ") + name_of(p.epilogue.bias_type) +
                   ": it must be bf16, fp16 or fp32");
   if (const char* rule = validate(p.b.packed))
