@@ -2,8 +2,8 @@
 // Compares bits on the GPU, in the stream of the data, without copying them to the host.
 #include "bench/comparer.h"
 
-#include <sluice/host/driver/error.h>
-#include <sluice/host/driver/memory.h>
+#include <sluice/run/driver/error.h>
+#include <sluice/run/driver/memory.h>
 #include <sluice/try.h>
 
 #include "bench/device.h"

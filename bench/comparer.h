@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include <sluice/host/driver/memory.h>
+#include <sluice/run/driver/memory.h>
 
 #include "bench/lab.h"
 

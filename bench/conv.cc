@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/plan/dense/problem_checks.h>
 #include <sluice/spec/conv_problem.h>
 #include <sluice/text.h>
 #include <sluice/try.h>

@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include <sluice/bench/session.h>
-#include <sluice/host/jit/compiler.h>
-#include <sluice/records/record.h>
+#include <sluice/plan/records/record.h>
+#include <sluice/run/jit/compiler.h>
 
 #include "bench/lab.h"
 

@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/launch.h>
-#include <sluice/host/driver/memory.h>
+#include <sluice/run/device/device_impl.h>
+#include <sluice/run/driver/launch.h>
+#include <sluice/run/driver/memory.h>
 #include <sluice/try.h>
 
 namespace sluice::bench {

@@ -3,7 +3,7 @@
 // error.
 #include "bench/lab.h"
 
-#include <sluice/host/driver/ask_gpu.h>
+#include <sluice/run/driver/ask_gpu.h>
 #include <sluice/try.h>
 
 #include "bench/device.h"

@@ -8,9 +8,9 @@
 
 #include <sluice/bench/session.h>
 #include <sluice/check/verify.h>
-#include <sluice/host/driver/events.h>
-#include <sluice/host/driver/memory.h>
-#include <sluice/host/ops/replay_timer.h>
+#include <sluice/run/driver/events.h>
+#include <sluice/run/driver/memory.h>
+#include <sluice/run/ops/replay_timer.h>
 
 #include "bench/contender/cublaslt.h"
 #include "bench/contender/cudnn.h"

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include <sluice/host/text/json_text.h>
-#include <sluice/host/text/text_file.h>
+#include <sluice/plan/text/json_text.h>
+#include <sluice/run/text_file.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
 

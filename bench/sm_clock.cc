@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <sluice/host/driver/memory.h>
+#include <sluice/run/driver/memory.h>
 #include <sluice/try.h>
 
 #include "bench/device.h"

@@ -7,8 +7,8 @@
 #include <memory>
 #include <span>
 
-#include <sluice/host/driver/memory.h>
-#include <sluice/host/driver/module.h>
+#include <sluice/run/driver/memory.h>
+#include <sluice/run/driver/module.h>
 
 namespace sluice::bench {
 

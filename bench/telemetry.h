@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <sluice/bench/record.h>
-#include <sluice/host/driver/nvml.h>
+#include <sluice/run/driver/nvml.h>
 
 namespace sluice::bench {
 

@@ -4,7 +4,7 @@
 
 #include <sluice/check/packed_check.h>
 #include <sluice/check/verify_units.h>
-#include <sluice/host/text/pack_units.h>
+#include <sluice/plan/text/pack_units.h>
 #include <sluice/try.h>
 
 #include "bench/tune/gpu.h"

@@ -19,7 +19,7 @@ add_custom_command(
   COMMENT "Embedding device sources" VERBATIM)
 
 # Makes SLUICE_EMBEDDED_RECORDS: the tuning records that ship with the library (docs/tuning.md).
-file(GLOB record_files CONFIGURE_DEPENDS sluice/records/shipped/*.json)
+file(GLOB record_files CONFIGURE_DEPENDS sluice/plan/records/shipped/*.json)
 set(SLUICE_EMBEDDED_RECORDS ${PROJECT_BINARY_DIR}/embedded_records.cc)
 add_custom_command(
   OUTPUT ${SLUICE_EMBEDDED_RECORDS}

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <memory>
 
-#include <sluice/host/device/device_impl.h>
-#include <sluice/records/record.h>
+#include <sluice/plan/records/record.h>
+#include <sluice/run/device/device_impl.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
 

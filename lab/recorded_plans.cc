@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include <sluice/host/ops/problem_key.h>
-#include <sluice/records/record.h>
-#include <sluice/records/record_book.h>
+#include <sluice/plan/records/record.h>
+#include <sluice/plan/records/record_book.h>
+#include <sluice/run/ops/problem_key.h>
 
 #include "bench/shapes.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <sluice/bench/request.h>
-#include <sluice/records/record.h>
+#include <sluice/plan/records/record.h>
 
 namespace sluice::lab {
 

@@ -13,7 +13,7 @@
 #include <sluice/bench/request.h>
 #include <sluice/check/packed_check.h>
 #include <sluice/check/verify.h>
-#include <sluice/host/driver/events.h>
+#include <sluice/run/driver/events.h>
 #include <sluice/try.h>
 
 #include "bench/host/host_problem.h"

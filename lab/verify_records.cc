@@ -8,7 +8,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include <sluice/records/record_book.h>
+#include <sluice/plan/records/record_book.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
 

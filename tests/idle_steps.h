@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <sluice/chain.h>
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/launch.h>
+#include <sluice/run/device/device_impl.h>
+#include <sluice/run/driver/launch.h>
 #include <sluice/spec/packing.h>
 
 namespace sluice::test {

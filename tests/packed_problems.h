@@ -9,7 +9,7 @@
 #include <variant>
 
 #include <sluice/gemm.h>
-#include <sluice/host/text/units.h>
+#include <sluice/plan/text/units.h>
 #include <sluice/spec/packed_config.h>
 
 namespace sluice {

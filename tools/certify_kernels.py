@@ -30,7 +30,7 @@ from unchanged import Sources, code_of, compile_units, digest, version_of, witho
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCHEMA = "sluice-kernels-1"
 FILE = "kernels.xz"
-HEADER = struct.Struct("<5Qd4i")  # sluice/host/jit/cache_entry.cc
+HEADER = struct.Struct("<5Qd4i")  # sluice/run/jit/cache_entry.cc
 SAME, CHANGED, UNCOMPARED, LOST = "same", "changed", "not compared", "not kept"
 
 
@@ -64,7 +64,7 @@ class Texts:
 
     def __init__(self, root: pathlib.Path):
         self.sources, self.known = Sources(root), {}
-        options = root / "sluice/host/jit/compiler.cc"
+        options = root / "sluice/run/jit/compiler.cc"
         self.options = without_comments(options.read_text()) if options.is_file() else ""
 
     def of(self, unit: str) -> str:

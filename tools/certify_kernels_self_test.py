@@ -16,7 +16,7 @@ A, B, C = ("#include <sluice/kernels/a.cuh>\nk<1>();\n", "#include <sluice/kerne
 
 
 def entry_of(instructions: bytes, registers: int) -> bytes:
-    """Returns a cache entry as sluice/host/jit/cache_entry.cc writes it, without the checksum."""
+    """Returns a cache entry as sluice/run/jit/cache_entry.cc writes it, without the checksum."""
     image = elf_of([(".text.sluice_entry", registers << 24, instructions), (".note", 0, b"release 13.0, V13.0.88")])
     return HEADER.pack(1, 3, 2, 1, len(image), 0.5, registers, 0, 0, 0) + b"key" + b"by" + b"l" + image
 
@@ -30,7 +30,7 @@ def run() -> int:
             (root / file).write_text(text)
             return Texts(root)
 
-        write("sluice/host/jit/compiler.cc", 'options = "-O3";')
+        write("sluice/run/jit/compiler.cc", 'options = "-O3";')
         write("sluice/kernels/deep.cuh", "int deep;")
         write("sluice/kernels/a.cuh", "#include <sluice/kernels/deep.cuh>\nint a;")
         texts = write("sluice/kernels/c.cuh", "int c;")
@@ -77,11 +77,11 @@ def run() -> int:
         assert kernels.states(texts) == [SAME, SAME, CHANGED], "exactly the kernel whose machine code is another"
         kernels.write()
         assert Kernels(root / "k.xz").states(texts) == [SAME, SAME, CHANGED]
-        assert kernels.states(write("sluice/host/jit/compiler.cc", 'options = "-O2";')) == [UNCOMPARED] * 3, "options of the compiler"
+        assert kernels.states(write("sluice/run/jit/compiler.cc", 'options = "-O2";')) == [UNCOMPARED] * 3, "options of the compiler"
         codes[A] = "none"
         compare([kernels], Texts(root), compiler)
         assert kernels.states(Texts(root)) == [CHANGED, SAME, CHANGED], "a unit that no longer compiles"
-        write("sluice/host/jit/compiler.cc", 'options = "-O1";')
+        write("sluice/run/jit/compiler.cc", 'options = "-O1";')
         codes[A] = one
         other = refusal(SystemExit, compare, [kernels], Texts(root), lambda units: {unit: (codes[unit], "13.2.1") for unit in units})
         assert "of NVRTC 13.0.88, and this machine has 13.2.1" in other, "codes of two compilers are not compared"

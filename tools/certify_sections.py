@@ -16,11 +16,11 @@ RATES = "pack.keeps_up_with_memory"  # measures time, so nothing else may run
 # Host files that a section exercises, in addition to the kernels that it runs. Sections without any test
 # machine code only. That the host requests and launches it correctly is tested by `smoke` and the sections on
 # calls.
-LAUNCH = ("sluice/host/ops/*", "sluice/host/driver/*")
-UNITS = ("sluice/host/text/units.*", "sluice/host/text/*_units.*", "sluice/host/text/field*", "sluice/host/text/printer.cc",
-         "sluice/host/text/conv_text.*", "sluice/host/text/overlap_text.h", "include/sluice/names.h")
-LENT = ("sluice/host/device/workspace*", "sluice/host/device/capture*")
-PLANNER = ("sluice/host/planner/**/*",)
+LAUNCH = ("sluice/run/ops/*", "sluice/run/driver/*")
+UNITS = ("sluice/plan/text/units.*", "sluice/plan/text/*_units.*", "sluice/plan/text/field*", "sluice/plan/text/printer.cc",
+         "sluice/plan/text/conv_text.*", "sluice/plan/text/overlap_text.h", "include/sluice/names.h")
+LENT = ("sluice/run/device/workspace*", "sluice/run/device/capture*")
+PLANNER = ("sluice/plan/*", "sluice/plan/dense/*", "sluice/plan/packed/*")
 PACKAGE = ("python/sluice/**/*.py", "sluice/c_api/*")
 
 
@@ -134,11 +134,11 @@ def all_sections(setting: Setting) -> tuple[Section, ...]:
         Section("companions", "norms, quantisers, packing, gated products, compared with the reference",
                 each(240, "*quantize.*", "silu_times_up.*", "norms.*", f"pack.*-{RATES}", "gated.*"), shares=True),
         Section("races", "plans timed at a first call give equal results; no graph capture of another thread is broken", each(240, "races.*"),
-                host=(*LAUNCH, *LENT, "sluice/records/**/*")),
+                host=(*LAUNCH, *LENT, "sluice/plan/records/*", "sluice/run/records/*")),
         Section("misuse", "bad calls are refused and launch nothing", each(120, "misuse.*"), host=LAUNCH),
         Section("repeatability", "the same bits in each of a hundred runs", each(240, "repeatability.*")),
         Section("records", "every shipped tuning record, exact and real data", verb_parts(setting, "all", "records.json", "verify", "--records"), reads="records", shares=True,
-                tests=("sluice/records/shipped/*.json", "cli/verify_records.*", "sluice/check/*")),
+                tests=("sluice/plan/records/shipped/*.json", "cli/verify_records.*", "sluice/check/*")),
         Section("rows", "at most 12 kernels for 1 to 512 rows: right, and the time they lose to a kernel per number of rows", verb_parts(setting, "1 to 512", "rows.json", "rows", "--rows", "1:512", "--shapes", "bench/shapes/rows.txt"), reads="rows",
                 host=PLANNER, tests=("bench/shapes/rows.txt", "cli/rows.cc", "cli/row_range.*", "sluice/check/*")),
         Section("cost", "host time of a planned launch; packing keeps up with memory", each(60, f"host_cost.*:{RATES}"), host=LAUNCH, times=True),

@@ -60,13 +60,13 @@ told.write_text(json.dumps(run))
 sys.exit(1 if mode == "wrong" else 0)
 '''
 IDENTITY = {"gpu": "NVIDIA H200", "no_gpu": "", "driver": "580.1", "nvrtc": "13.0", "built_commit": "a" * 40}
-TABLE = (Section("one", "one part", (Part("all", 0, 20, "one.*"),), host=("sluice/host/ops/*",)),
+TABLE = (Section("one", "one part", (Part("all", 0, 20, "one.*"),), host=("sluice/run/ops/*",)),
          Section("two", "two parts", (Part("a", 0, 20, "two.a*", env=(("FAKE_SEED", "{seed}+5"),)), Part("b", 0, 20, "two.b*")), seeded=True),
          Section("side", "three parts at once", tuple(Part(x, 0, 20, f"side.{x}*") for x in "abc"), shares=True))
 UNITS = {"one.*": ["#include <sluice/kernels/a.cuh>\nkernel<1>();\n"], "two.a*": ["#include <sluice/kernels/b.cuh>\nkernel<2>();\n"],
          "side.a*": ["#include <sluice/kernels/a.cuh>\nkernel<3>();\n"]}
 FILES = {"sluice/kernels/a.cuh": "int a;", "sluice/kernels/c.cuh": "int c;", "sluice/kernels/b.cuh": "#include <sluice/kernels/deep.cuh>", "sluice/kernels/deep.cuh": "int deep;",
-         "sluice/host/ops/a.cc": "int launch();", "sluice/host/text/b.cc": "int text();", "sluice/check/judge.cc": "bool right(int x) { return x == 0; }",
+         "sluice/run/ops/a.cc": "int launch();", "sluice/plan/text/b.cc": "int text();", "sluice/check/judge.cc": "bool right(int x) { return x == 0; }",
          "sluice/check/judge.h": "bool right(int x);", "tests/gpu/one_test.cc": '#include <sluice/check/judge.h>\nTEST(one, first) {}',
          "tests/gpu/two_test.cc": '#include "shared.h"\nTEST(two, first) { EXPECT_EQ(bits, 0); }', "tests/gpu/side_test.cc": "TEST(side, first) {}",
          "tests/gpu/shared.h": "int bits;"}
@@ -354,10 +354,10 @@ TESTS = (all_right, reruns("nothing", lambda bench: None), reruns("nothing, with
          voids("tests/gpu/two_test.cc", '#include "shared.h"\nTEST(two, first) { EXPECT_LE(bits, 1); }', "two.a*", "two.b*"),
          voids("sluice/check/judge.cc", "bool right(int x) { return x < 2; }", "one.*"),
          voids("tests/gpu/shared.h", "int bits = 0;", "two.a*", "two.b*"),
-         voids("sluice/host/ops/a.cc", "int launch(int);", "one.*"),
-         voids("sluice/host/text/b.cc", "int other_text();"),
-         voids("sluice/host/ops/a.cc", "// says why\nint   launch();  // so"),
-         voids("sluice/host/ops/a.cc", "int  // between two tokens\n    launch(\n    )  ;"),
+         voids("sluice/run/ops/a.cc", "int launch(int);", "one.*"),
+         voids("sluice/plan/text/b.cc", "int other_text();"),
+         voids("sluice/run/ops/a.cc", "// says why\nint   launch();  // so"),
+         voids("sluice/run/ops/a.cc", "int  // between two tokens\n    launch(\n    )  ;"),
          voids("tests/gpu/one_test.cc", '#include <sluice/check/judge.h>  // the judge\nTEST(one, first)   {}'),
          voids("sluice/kernels/a.cuh", "int   a;  // a comment of a device header"),
          voids("sluice/kernels/a.cuh", "int another;", "one.*", "side.a*"),

@@ -37,15 +37,11 @@ ROOMS = {
     "examples": {"public", "std", "cuda_runtime.h"},  # as a user's program would
 }
 # The two halves of the library. `plan` is pure: it reads no file and no environment, and knows no driver and no compiler.
-RUN_IN_PLAN = ("sluice/records/record_file.", "sluice/host/text/text_file.", "sluice/records/kept_record.", "sluice/records/open_records.", "sluice/records/race_results.",
-               "sluice/records/race_store.", "sluice/records/record_store.")
-PLAN = ("sluice/host/planner/", "sluice/host/text/", "sluice/host/limits.", "sluice/host/hash.", "sluice/host/device/device_facts.",
-        "sluice/chain/between_neighbours.", "sluice/records/")
 # Public headers that the planning half may include. They reach no Device, Workspace or stream.
 PURE = ("choices.h", "device_info.h", "names.h", "options.h", "plan.h", "records.h", "quantiles.h", "result.h", "rows.h", "text.h", "try.h")
 ROOM_OF_FOLDER = [  # the first matching prefix decides
-    *((name, "run") for name in RUN_IN_PLAN), *((name, "plan") for name in PLAN), *((f"include/sluice/{name}", "pure") for name in PURE),
-    ("sluice/spec/", "spec"), ("sluice/device/", "device"), ("sluice/host/", "run"), ("sluice/chain/", "chain"),
+    *((f"include/sluice/{name}", "pure") for name in PURE),
+    ("sluice/spec/", "spec"), ("sluice/device/", "device"), ("sluice/plan/", "plan"), ("sluice/run/", "run"), ("sluice/chain/", "chain"),
     ("sluice/check/", "check"),
     ("sluice/reference/", "reference"), ("sluice/twin/", "twin"), ("sluice/c_api/", "c_api"), ("include/sluice/", "public"), ("cli/", "cli"),
     ("bench/", "bench"), ("lab/", "lab"), ("examples/", "examples"),
@@ -119,9 +115,9 @@ def table_faults(tour: str, rooms: set[str]) -> list[str]:
 
 # Where weights that are packed make a difference. Of the library: checks and search, the choice of a kernel
 # (config, unit, name, launch), operands and keys, forms of records, C's struct, a chain's share of weights.
-PACKED = re.compile(r"""sluice/(spec/.*|host/planner/(planner|row_plans)\.cc|host/planner/packed/.*
-    |host/planner/dense/(problem_checks|candidates|tuned_choice)\.cc|host/ops/(gemm|gemm_load)\.cc|host/text/units\.cc
-    |host/text/printer\.cc|records/(recipe\.cc|record\.(cc|h)|record_fields\.h|tuned_chain\.cc)|c_api/(values|device)\.cc
+PACKED = re.compile(r"""sluice/(spec/.*|plan/(planner|row_plans)\.cc|plan/packed/.*
+    |plan/dense/(problem_checks|candidates|tuned_choice)\.cc|run/ops/(gemm|gemm_load)\.cc|plan/text/units\.cc
+    |plan/text/printer\.cc|plan/records/(recipe\.cc|record\.(cc|h)|record_fields\.h|tuned_chain\.cc)|c_api/(values|device)\.cc
     |chain/steps/products\.cc)
   |bench/(request|record|session|verify|host/host|chain/check|tune/gpu|tune/tune)\.cc|bench/operands/store\.h
   |cli/(bench_table|packed_bars|plan|requests|run|tune_table)\.cc|lab/(verify|recorded_plans)\.cc""", re.VERBOSE)
@@ -144,32 +140,32 @@ def check() -> list[str]:
 
 
 PLANTED = [  # (file, line, must be caught)
-    ("sluice/host/ops/gemm.cc", "#include <sluice/device/pipeline.cuh>", True),
-    ("sluice/host/ops/gemm.cc", "#include <sluice/kernels/gemm.cuh>", True),
-    ("sluice/host/ops/gemm.cc", "#include <cuda_runtime.h>", True),
-    ("sluice/host/ops/gemm.cc", "#include <sluice/kernels/registry.h>", False),
-    ("sluice/host/planner/planner.cc", "#include <sluice/records/record.h>", False),
-    ("sluice/host/planner/planner.cc", "#include <sluice/records.h>", False),
-    ("sluice/host/planner/planner.cc", "#include <sluice/records/record_store.h>", True),
-    ("sluice/host/planner/planner.cc", "#include <sluice/host/jit/fork_gate.h>", True),
-    ("sluice/host/planner/planner.cc", "#include <sluice/gemm.h>", True),
-    ("sluice/host/planner/planner.cc", "#include <unistd.h>", True),
-    ("sluice/host/text/lines.cc", "#include <sluice/host/text/text_file.h>", True),
-    ("sluice/host/text/text_file.cc", "#include <sluice/host/text/quoted.h>", False),
+    ("sluice/run/ops/gemm.cc", "#include <sluice/device/pipeline.cuh>", True),
+    ("sluice/run/ops/gemm.cc", "#include <sluice/kernels/gemm.cuh>", True),
+    ("sluice/run/ops/gemm.cc", "#include <cuda_runtime.h>", True),
+    ("sluice/run/ops/gemm.cc", "#include <sluice/kernels/registry.h>", False),
+    ("sluice/plan/planner.cc", "#include <sluice/plan/records/record.h>", False),
+    ("sluice/plan/planner.cc", "#include <sluice/records.h>", False),
+    ("sluice/plan/planner.cc", "#include <sluice/run/records/record_store.h>", True),
+    ("sluice/plan/planner.cc", "#include <sluice/run/jit/fork_gate.h>", True),
+    ("sluice/plan/planner.cc", "#include <sluice/gemm.h>", True),
+    ("sluice/plan/planner.cc", "#include <unistd.h>", True),
+    ("sluice/plan/text/lines.cc", "#include <sluice/run/text_file.h>", True),
+    ("sluice/run/text_file.cc", "#include <sluice/plan/text/quoted.h>", False),
     ("include/sluice/plan.h", "#include <sluice/gemm.h>", True),
     ("include/sluice/plan.h", "#include <sluice/result.h>", False),
     ("include/sluice/gemm.h", "#include <sluice/plan.h>", False),
-    ("sluice/records/recipe.cc", "#include <sluice/host/planner/dense/problem_checks.h>", False),
-    ("sluice/records/recipe.cc", "#include \"bench/tune/tune.h\"", True),
+    ("sluice/plan/records/recipe.cc", "#include <sluice/plan/dense/problem_checks.h>", False),
+    ("sluice/plan/records/recipe.cc", "#include \"bench/tune/tune.h\"", True),
     ("sluice/spec/config.h", "#include <cstdint>", True),
-    ("sluice/spec/config.h", "#include <sluice/host/planner.h>", True),
+    ("sluice/spec/config.h", "#include <sluice/run/planner.h>", True),
     ("sluice/device/machine.cuh", "#include <cuda_bf16.h>", True),
     ("sluice/device/machine.cuh", "#include <sluice/kernels/gemm.cuh>", True),
     ("sluice/kernels/registry.h", "#include <sluice/kernels/gemm.cuh>", True),
     ("sluice/twin/machine.h", "#include <sluice/device/pipeline.cuh>", False),
     ("sluice/twin/machine.h", "#include <sluice/kernels/gemm.cuh>", False),
     ("sluice/twin/machine.h", "#include <sluice/device/ptx/tma.cuh>", True),
-    ("sluice/twin/machine.h", "# include \"sluice/host/planner/planner.h\"", True),
+    ("sluice/twin/machine.h", "# include \"sluice/plan/planner.h\"", True),
     ("include/sluice/gemm.h", "#include <cuda.h>", True),
     ("include/sluice/gemm.h", "#include <vector>", False),
     ("include/sluice/c_api.h", "#include <stdint.h>", False),
@@ -180,26 +176,26 @@ PLANTED = [  # (file, line, must be caught)
     ("cli/run.cc", "#include <sluice/text.h>", False),
     ("cli/run.cc", "#include <sluice/bench/session.h>", False),
     ("cli/run.cc", "#include \"bench/lab.h\"", True),
-    ("cli/run.cc", "#include <sluice/host/text/fields.h>", True),
+    ("cli/run.cc", "#include <sluice/plan/text/fields.h>", True),
     ("cli/doctor_checks.cc", "#include <sluice/check/verify_units.h>", True),
     ("cli/plan.cc", "#include \"lab/random/dice.h\"", True),
     ("cli/run.cc", "#include <cuda.h>", True),
-    ("bench/lab.cc", "#include <sluice/host/device/device_impl.h>", False),
+    ("bench/lab.cc", "#include <sluice/run/device/device_impl.h>", False),
     ("bench/lab.cc", "#include \"cli/table.h\"", True),
     ("bench/verify.cc", "#include \"lab/verbs.h\"", True),
     ("include/sluice/bench/session.h", "#include <sluice/check/verify.h>", True),
     ("include/sluice/bench/session.h", "#include \"bench/lab.h\"", True),
-    ("lab/verify.cc", "#include <sluice/host/driver/events.h>", False),
+    ("lab/verify.cc", "#include <sluice/run/driver/events.h>", False),
     ("lab/verify.cc", "#include \"cli/table.h\"", False),
-    ("sluice/host/ops/gemm.cc", "#include \"lab/random/dice.h\"", True),
+    ("sluice/run/ops/gemm.cc", "#include \"lab/random/dice.h\"", True),
 ]
 
 
 def self_test() -> list[str]:
     faults = [f"self-test: {path}: '{line}' {'was not caught' if bad else 'was refused'}"
               for path, line, bad in PLANTED if bool(faults_in(path, line, tree.ROOT)) != bad]
-    for path, line, bad in [("sluice/host/ops/kept.h", "  if (is_packed(problem)) return;", True),
-                            ("sluice/host/ops/gemm.cc", "  if (is_packed(problem)) return;", False),
+    for path, line, bad in [("sluice/run/ops/kept.h", "  if (is_packed(problem)) return;", True),
+                            ("sluice/run/ops/gemm.cc", "  if (is_packed(problem)) return;", False),
                             ("cli/bench.cc", "  return decodes(plan.config.schedule);", True)]:
         if bool(packed_faults(path, line)) != bad:
             faults.append(f"self-test: {path}: '{line}' {'was not caught' if bad else 'was refused'}")

@@ -14,7 +14,7 @@ import tree
 
 MOST_LINES, MOST_FILES = 500, 30
 # Folders below these have at most MOST_FILES files.
-HOST = ("sluice/host/", "sluice/chain/", "sluice/records/", "sluice/check/", "sluice/c_api/")
+HOST = ("sluice/plan/", "sluice/run/", "sluice/chain/", "sluice/check/", "sluice/c_api/")
 
 
 def faults(lengths: dict[str, int]) -> list[str]:
@@ -28,10 +28,10 @@ def faults(lengths: dict[str, int]) -> list[str]:
 
 
 def self_test() -> None:
-    room = {f"sluice/host/ops/{i}.cc": 10 for i in range(MOST_FILES)}
-    assert faults({"a.py": MOST_LINES, **room, "sluice/host/jit/x.h": 1}) == []
+    room = {f"sluice/run/ops/{i}.cc": 10 for i in range(MOST_FILES)}
+    assert faults({"a.py": MOST_LINES, **room, "sluice/run/jit/x.h": 1}) == []
     assert faults({"a.py": MOST_LINES + 1}) == ["a.py has 501 lines, at most 500: split it by ideas"]
-    assert faults({**room, "sluice/host/ops/one_more.h": 1})[0].startswith("sluice/host/ops holds 31 files")
+    assert faults({**room, "sluice/run/ops/one_more.h": 1})[0].startswith("sluice/run/ops holds 31 files")
     assert faults({f"tests/unit/{i}.cc": 10 for i in range(40)}) == []
 
 

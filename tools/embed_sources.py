@@ -4,7 +4,7 @@
 records, as `sluice::embedded_record_files()`.
 
 Invariant: the same files give the same bytes, in path order, so that builds and JIT cache keys are
-reproducible. Parsing checks the records (sluice/records/record.cc). Called by cmake/SluiceEmbed.cmake.
+reproducible. Parsing checks the records (sluice/plan/records/record.cc). Called by cmake/SluiceEmbed.cmake.
 """
 import argparse
 import pathlib
@@ -43,11 +43,11 @@ def main() -> None:
     parser.add_argument("--output", type=pathlib.Path, required=True)
     args = parser.parse_args()
     if args.records:
-        text = embedded("sluice/records/shipped", "sluice/records/record_book.h", ("EmbeddedRecords", "embedded_record_files"),
+        text = embedded("sluice/plan/records/shipped", "sluice/plan/records/record_book.h", ("EmbeddedRecords", "embedded_record_files"),
                         [(f"shipped {path.name}", path) for path in sorted(args.records)])
     else:
         headers = sorted(pathlib.Path(line).resolve() for line in args.list.read_text().splitlines() if line)
-        text = embedded("sluice/{spec,device,kernels}", "sluice/host/jit/embedded_files.h", ("EmbeddedFile", "embedded_files"),
+        text = embedded("sluice/{spec,device,kernels}", "sluice/run/jit/embedded_files.h", ("EmbeddedFile", "embedded_files"),
                         [(path.relative_to(args.root.resolve()).as_posix(), path) for path in headers])
     args.output.write_text(text, encoding="utf-8")
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes sluice/host/driver/generated/empty_kernel.h: the cubin of a kernel that does nothing, for sm_90.
+"""Writes sluice/run/driver/generated/empty_kernel.h: the cubin of a kernel that does nothing, for sm_90.
 
 Device::info() asks the driver how many clusters of such a kernel fit on a GPU. Loading PTX instead would run
 the driver's compiler for 10 to 144 ms (H100); this takes 0.1 ms. Needs NVRTC 13.0: tools/gen_empty_kernel.py
@@ -10,7 +10,7 @@ import ctypes
 import pathlib
 import sys
 
-HEADER = pathlib.Path(__file__).resolve().parent.parent / "sluice/host/driver/generated/empty_kernel.h"
+HEADER = pathlib.Path(__file__).resolve().parent.parent / "sluice/run/driver/generated/empty_kernel.h"
 KERNEL = b'extern "C" __global__ void __launch_bounds__(384) sluice_entry() {}\n'
 BYTES_OF_LINE = 24
 

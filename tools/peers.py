@@ -26,7 +26,7 @@ OK, WRONG, CUT, IMPOSSIBLE = 0, 1, 3, 77
 
 
 def quantile(values: list[float], q: float) -> float:
-    """Linear between neighbours, as in sluice/host/quantiles.cc."""
+    """Linear between neighbours, as in sluice/run/quantiles.cc."""
     ranked = sorted(values)
     at = q * (len(ranked) - 1)
     low = math.floor(at)

@@ -23,8 +23,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Patterns of each part. `tests` is what tests/gpu and the tool's checks are built of.
 PARTS = {
     "kernels": ("sluice/spec/**/*.h", "sluice/device/**/*.h", "sluice/device/**/*.cuh", "sluice/kernels/**/*.h", "sluice/kernels/**/*.cuh"),
-    "host": ("include/**/*.h", *(f"sluice/{room}/**/*.{end}" for room in ("host", "chain", "records", "check", "c_api") for end in ("cc", "h"))),
-    "records": ("sluice/records/shipped/*.json",),
+    "host": ("include/**/*.h", *(f"sluice/{room}/**/*.{end}" for room in ("plan", "run", "chain", "check", "c_api") for end in ("cc", "h"))),
+    "records": ("sluice/plan/records/shipped/*.json",),
     "python": ("python/sluice/**/*.py",),
     "tests": tuple(f"{room}/**/*.{end}" for room in ("tests/gpu", "sluice/reference", "bench", "cli", "lab") for end in ("cc", "h")),
 }
@@ -59,8 +59,8 @@ def self_test() -> int:
     """Tests, in an invented repository, that each change changes the right word of a build's name."""
     # File -> the words that differ after its text changed. A page makes no build dirty.
     wanted = {"docs/a.md": set(), "docs/new.md": set(), "sluice/kernels/a.cuh": {"kernels", "dirty"}, "sluice/kernels/new.cuh": {"kernels", "dirty"},
-              "sluice/host/a.cc": {"host", "dirty"}, "sluice/host/new.cc": {"host", "dirty"}, "sluice/kernels/registry.h": {"dirty"},
-              "sluice/records/shipped/a.json": {"records", "dirty"}, "python/sluice/a.py": {"python", "dirty"}, "tests/gpu/a_test.cc": {"tests", "dirty"}}
+              "sluice/run/a.cc": {"host", "dirty"}, "sluice/run/new.cc": {"host", "dirty"}, "sluice/kernels/registry.h": {"dirty"},
+              "sluice/plan/records/shipped/a.json": {"records", "dirty"}, "python/sluice/a.py": {"python", "dirty"}, "tests/gpu/a_test.cc": {"tests", "dirty"}}
     with tempfile.TemporaryDirectory() as folder:
         root, out = pathlib.Path(folder) / "source", pathlib.Path(folder) / "built.h"
         for name in wanted:

@@ -8,9 +8,9 @@
 #include <cmath>
 
 #include <sluice/chain.h>
-#include <sluice/host/driver/memory.h>
-#include <sluice/host/planner/dense/tuned_choice.h>
+#include <sluice/plan/dense/tuned_choice.h>
 #include <sluice/reference/element.h>
+#include <sluice/run/driver/memory.h>
 #include <sluice/try.h>
 
 #include "bench/chain/check.h"

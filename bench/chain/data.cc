@@ -7,9 +7,9 @@
 #include <cmath>
 #include <random>
 
-#include <sluice/host/driver/memory.h>
 #include <sluice/pack.h>
 #include <sluice/reference/element.h>
+#include <sluice/run/driver/memory.h>
 #include <sluice/try.h>
 
 #include "bench/device.h"

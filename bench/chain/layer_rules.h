@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include <sluice/host/text/json_text.h>
+#include <sluice/plan/text/json_text.h>
 
 namespace sluice::bench {
 

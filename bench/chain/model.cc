@@ -9,8 +9,8 @@
 
 #include <sluice/bench/chain.h>
 #include <sluice/bench/parse.h>
-#include <sluice/host/text/json_text.h>
-#include <sluice/host/text/text_file.h>
+#include <sluice/plan/text/json_text.h>
+#include <sluice/run/text_file.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
 

@@ -9,11 +9,11 @@
 #include <sluice/chain.h>
 #include <sluice/chain/tuning/tune.h>
 #include <sluice/check/verify_units.h>
-#include <sluice/host/driver/events.h>
-#include <sluice/host/driver/memory.h>
-#include <sluice/host/planner/device_rates.h>
-#include <sluice/host/text/pack_units.h>
+#include <sluice/plan/device_rates.h>
+#include <sluice/plan/text/pack_units.h>
 #include <sluice/quantiles.h>
+#include <sluice/run/driver/events.h>
+#include <sluice/run/driver/memory.h>
 #include <sluice/try.h>
 
 #include "bench/chain/arms.h"

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include <sluice/host/driver/memory.h>
+#include <sluice/run/driver/memory.h>
 #include <sluice/spec/conv_problem.h>
 #include <sluice/try.h>
 

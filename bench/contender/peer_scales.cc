@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/contender/peer_scales.h"
 
-#include <sluice/host/driver/error.h>
-#include <sluice/host/driver/events.h>
-#include <sluice/host/driver/memory.h>
+#include <sluice/run/driver/error.h>
+#include <sluice/run/driver/events.h>
+#include <sluice/run/driver/memory.h>
 #include <sluice/try.h>
 
 #include "bench/device.h"

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include <sluice/host/driver/memory.h>
+#include <sluice/run/driver/memory.h>
 
 namespace sluice::bench {
 

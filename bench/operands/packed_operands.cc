@@ -8,11 +8,11 @@
 #include <numeric>
 
 #include <sluice/bench/record.h>
-#include <sluice/host/driver/memory.h>
-#include <sluice/host/ops/problem_key.h>
-#include <sluice/host/planner/dense/problem_checks.h>
-#include <sluice/host/planner/packed/packed_problem_checks.h>
-#include <sluice/records/record.h>
+#include <sluice/plan/dense/problem_checks.h>
+#include <sluice/plan/packed/packed_problem_checks.h>
+#include <sluice/plan/records/record.h>
+#include <sluice/run/driver/memory.h>
+#include <sluice/run/ops/problem_key.h>
 #include <sluice/try.h>
 
 namespace sluice::bench {

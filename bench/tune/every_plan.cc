@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <optional>
 
-#include <sluice/host/planner/dense/candidates.h>
 #include <sluice/kernels/registry.h>
+#include <sluice/plan/dense/candidates.h>
 #include <sluice/try.h>
 
 namespace sluice::bench {

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include <sluice/host/planner/dense/tuned_choice.h>
+#include <sluice/plan/dense/tuned_choice.h>
 #include <sluice/quantiles.h>
 
 #include "bench/shapes.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include <sluice/bench/tune.h>
-#include <sluice/records/record.h>
+#include <sluice/plan/records/record.h>
 
 namespace sluice::bench {
 

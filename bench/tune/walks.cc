@@ -6,10 +6,10 @@
 #include <set>
 #include <utility>
 
-#include <sluice/host/planner/dense/candidates.h>
-#include <sluice/host/planner/dense/cluster_grid.h>
-#include <sluice/host/planner/dense/cost_model.h>
-#include <sluice/host/planner/dense/numbering.h>
+#include <sluice/plan/dense/candidates.h>
+#include <sluice/plan/dense/cluster_grid.h>
+#include <sluice/plan/dense/cost_model.h>
+#include <sluice/plan/dense/numbering.h>
 
 namespace sluice::bench {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Statistics of a few timings. Medians are used instead of means, so that one preempted round does not
-// change a result. Used by races (host/ops), the tuner of chains and bench.
+// change a result. Used by races (run/ops), the tuner of chains and bench.
 #pragma once
 
 #include <vector>

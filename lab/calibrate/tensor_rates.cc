@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <sluice/host/driver/events.h>
+#include <sluice/run/driver/events.h>
 #include <sluice/try.h>
 
 #include "bench/device.h"

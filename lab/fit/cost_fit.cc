@@ -10,12 +10,12 @@
 #include <cmath>
 
 #include <sluice/bench/parse.h>
-#include <sluice/host/planner/dense/plain_plans.h>
-#include <sluice/host/planner/dense/problem_checks.h>
-#include <sluice/host/planner/dense/slices.h>
-#include <sluice/host/text/json_text.h>
-#include <sluice/host/text/text_file.h>
 #include <sluice/kernels/registry.h>
+#include <sluice/plan/dense/plain_plans.h>
+#include <sluice/plan/dense/problem_checks.h>
+#include <sluice/plan/dense/slices.h>
+#include <sluice/plan/text/json_text.h>
+#include <sluice/run/text_file.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <sluice/host/planner/dense/cost_model.h>
+#include <sluice/plan/dense/cost_model.h>
 
 namespace sluice::fitting {
 
@@ -46,7 +46,7 @@ FitPick pick_of(const FitShape& shape, const DeviceInfo& device, const Costs& co
 
 FitQuality judge(const std::vector<FitShape>& shapes, const DeviceInfo& device, const Costs& constants);
 
-/// A row of the planner's table (host/planner/constants.cc) that has bounds, so that it may be fitted.
+/// A row of the planner's table (plan/constants.cc) that has bounds, so that it may be fitted.
 using FitParameter = Constant<Costs>;
 const std::vector<FitParameter>& fit_parameters();
 

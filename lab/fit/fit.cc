@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // `sluice_lab fit`: measures the cost model's choices and fits its constants. The result is copied by hand
-// into the table of sluice/host/planner/constants.cc; --constants prints that table. Needs no GPU.
+// into the table of sluice/plan/constants.cc; --constants prints that table. Needs no GPU.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 
-#include <sluice/host/planner/constants.h>
+#include <sluice/plan/constants.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include <sluice/host/planner/packed/packed_problem_checks.h>
+#include <sluice/plan/packed/packed_problem_checks.h>
 
 #include "lab/random/choices.h"
 

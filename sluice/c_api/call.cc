@@ -6,7 +6,7 @@
 
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/packing.h>
-#include <sluice/host/ops/gemm.h>
+#include <sluice/run/ops/gemm.h>
 #include <sluice/spec/packed.h>
 #include <sluice/try.h>
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include <sluice/conv.h>
-#include <sluice/host/ops/gemm.h>
+#include <sluice/run/ops/gemm.h>
 #include <sluice/try.h>
 
 namespace sluice::c_api {

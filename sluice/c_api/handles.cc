@@ -2,9 +2,9 @@
 // See handles.h.
 #include <sluice/c_api/handles.h>
 
-#include <sluice/host/ops/gemm.h>
-#include <sluice/host/text/field_text.h>
-#include <sluice/host/text/lines.h>
+#include <sluice/plan/text/field_text.h>
+#include <sluice/plan/text/lines.h>
+#include <sluice/run/ops/gemm.h>
 #include <sluice/try.h>
 
 namespace sluice::c_api {

@@ -6,9 +6,9 @@
 #include <sluice/c_api/options.h>
 
 #include <sluice/compile.h>
-#include <sluice/host/jit/nvrtc_api.h>
-#include <sluice/host/planner/dense/problem_checks.h>
-#include <sluice/host/text/pack_units.h>
+#include <sluice/plan/dense/problem_checks.h>
+#include <sluice/plan/text/pack_units.h>
+#include <sluice/run/jit/nvrtc_api.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
 

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <string>
 
-#include <sluice/host/ops/pack.h>
 #include <sluice/pack_weights.h>
+#include <sluice/run/ops/pack.h>
 #include <sluice/try.h>
 
 namespace sluice::c_api {

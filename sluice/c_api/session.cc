@@ -4,13 +4,13 @@
 
 #include <vector>
 
-#include <sluice/host/device/workspace.h>
-#include <sluice/host/driver/memory.h>
-#include <sluice/host/ops/gemm.h>
-#include <sluice/host/ops/norm.h>
-#include <sluice/host/ops/pack.h>
-#include <sluice/host/ops/quantize.h>
-#include <sluice/host/text/quantize_units.h>
+#include <sluice/plan/text/quantize_units.h>
+#include <sluice/run/device/workspace.h>
+#include <sluice/run/driver/memory.h>
+#include <sluice/run/ops/gemm.h>
+#include <sluice/run/ops/norm.h>
+#include <sluice/run/ops/pack.h>
+#include <sluice/run/ops/quantize.h>
 #include <sluice/try.h>
 
 namespace sluice::c_api {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include <sluice/conv.h>
-#include <sluice/host/text/pack_units.h>
+#include <sluice/plan/text/pack_units.h>
 #include <sluice/spec/packed.h>
 #include <sluice/try.h>
 

@@ -3,8 +3,8 @@
 // Makes a graph of a chain: captures it, counts its nodes and instantiates it.
 #include <sluice/chain/chain.h>
 
-#include <sluice/host/driver/events.h>
-#include <sluice/host/driver/graph_edges.h>
+#include <sluice/run/driver/events.h>
+#include <sluice/run/driver/graph_edges.h>
 #include <numeric>
 
 namespace sluice {

@@ -7,7 +7,7 @@
 
 #include <sluice/chain.h>
 #include <sluice/chain/step.h>
-#include <sluice/host/ops/gemm.h>
+#include <sluice/run/ops/gemm.h>
 
 namespace sluice {
 

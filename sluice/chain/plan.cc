@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include <sluice/chain/chain.h>
-#include <sluice/host/text/lines.h>
+#include <sluice/plan/text/lines.h>
 
 namespace sluice {
 namespace {

@@ -5,7 +5,7 @@
 #pragma once
 
 #include <sluice/chain/step.h>
-#include <sluice/host/ops/engine.h>
+#include <sluice/run/ops/engine.h>
 
 namespace sluice {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include <sluice/chain/steps/kinds.h>
-#include <sluice/records/record_book.h>
+#include <sluice/plan/records/record_book.h>
 
 namespace sluice {
 namespace {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include <sluice/chain.h>
-#include <sluice/host/ops/operands.h>
-#include <sluice/records/tuned_chain.h>
+#include <sluice/plan/records/tuned_chain.h>
+#include <sluice/run/ops/operands.h>
 
 namespace sluice {
 

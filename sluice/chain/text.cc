@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include <sluice/chain/chain.h>
-#include <sluice/host/text/lines.h>
+#include <sluice/plan/text/lines.h>
 
 namespace sluice {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/launch.h>
 #include <sluice/pack.h>
+#include <sluice/run/device/device_impl.h>
+#include <sluice/run/driver/launch.h>
 #include <sluice/try.h>
 
 namespace sluice::packed {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <sluice/check/packed_data.h>
-#include <sluice/host/driver/memory.h>
+#include <sluice/run/driver/memory.h>
 
 namespace sluice::packed {
 

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include <sluice/host/planner/packed/packed_problem_checks.h>
+#include <sluice/plan/packed/packed_problem_checks.h>
 #include <sluice/try.h>
 
 namespace sluice::packed {

@@ -7,12 +7,12 @@
 
 #include <sluice/check/verify_data.h>
 #include <sluice/check/verify_units.h>
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/error.h>
-#include <sluice/host/driver/launch.h>
-#include <sluice/host/driver/memory.h>
 #include <sluice/kernels/verify_conv.h>
 #include <sluice/kernels/verify_model.h>
+#include <sluice/run/device/device_impl.h>
+#include <sluice/run/driver/error.h>
+#include <sluice/run/driver/launch.h>
+#include <sluice/run/driver/memory.h>
 #include <sluice/try.h>
 
 namespace sluice {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares two results of one product in device memory, element by element. Launched by host/ops/compare.cc
+// Compares two results of one product in device memory, element by element. Launched by run/ops/compare.cc
 // for races and tuners: a kernel whose result differs must not win by its time.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The entry of the GEMM kernel: the protocol of gemm.cuh with the GPU's implementation of each step. A JIT
-// unit includes this file and the WGMMA wrappers of its tile width, and calls run_gemm (host/text/units.cc).
+// unit includes this file and the WGMMA wrappers of its tile width, and calls run_gemm (plan/text/units.cc).
 #pragma once
 
 #include <sluice/device/machine.cuh>

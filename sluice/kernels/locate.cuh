@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records on which SM each CTA of a launch runs. Launched by host/device/locate.cc, in clusters of several
+// Records on which SM each CTA of a launch runs. Launched by run/device/locate.cc, in clusters of several
 // sizes: CTAs of one cluster share a GPC.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The packing kernels on the GPU: 16-byte accesses that bypass L1, because nothing is read twice. Launched by
-// host/ops/pack.cc.
+// run/ops/pack.cc.
 #pragma once
 
 #include <sluice/kernels/pack.cuh>

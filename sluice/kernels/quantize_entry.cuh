@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The quantising kernels on the GPU: 16-byte loads of data that is read once, and the conversions of
-// device/element.cuh. Launched by host/ops/quantize.cc.
+// device/element.cuh. Launched by run/ops/quantize.cc.
 #pragma once
 
 #include <sluice/device/element.cuh>

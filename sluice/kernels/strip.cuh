@@ -28,7 +28,7 @@
 // warps wait for every copy: after their barrier at the end, no copy into the rings is in flight.
 //
 // No CTA waits for another cluster, the kernel keeps no state between launches, and sums are always added in
-// the same order. Launched by host/ops/packed.cc.
+// the same order. Launched by run/ops/packed.cc.
 #pragma once
 
 #include <sluice/device/dependent_launch.cuh>

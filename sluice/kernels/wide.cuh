@@ -24,7 +24,7 @@
 // With a PDL wait (config.overlap), the token thread waits before its first copy. Math threads wait before
 // their first tile, and so before they write D. The weight thread need not wait.
 //
-// Launched by host/ops/packed.cc, with as many clusters as fit on the GPU. No CTA waits for another cluster.
+// Launched by run/ops/packed.cc, with as many clusters as fit on the GPU. No CTA waits for another cluster.
 #pragma once
 
 #include <sluice/device/dependent_launch.cuh>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configs, parameters and thread layout of the norm kernels: plain values, read by g++ and by NVRTC.
-// host/ops/norm.cc writes them; kernels/norm.cuh does the work.
+// run/ops/norm.cc writes them; kernels/norm.cuh does the work.
 #pragma once
 
 #include <sluice/spec/dtype.h>

@@ -29,7 +29,7 @@ enum class Trigger : u8 { never, at_start, after_loads };
 /// - registers: additional warps, which exit at once, fill the register file.
 /// - even: like memory; if each SM must take several CTAs (up to kMostEvenCtas), no more than these fit.
 /// Two consecutive launches fit on an SM at the same time only if they differ in spacing
-/// (host/device/spread.h).
+/// (run/device/spread.h).
 enum class Spacing : u8 { memory, registers, none, even };
 
 inline constexpr int kMostEvenCtas = 6;  // most CTAs per SM that `even` spaces; more are distributed well

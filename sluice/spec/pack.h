@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configs and parameters of the kernels that pack and unpack weights: plain values, read by g++ and by NVRTC.
-// host/ops/pack.cc writes them; kernels/pack.cuh does the work.
+// run/ops/pack.cc writes them; kernels/pack.cuh does the work.
 #pragma once
 
 #include <sluice/spec/packed_codes.h>

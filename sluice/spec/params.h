@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-/// Same size as CUtensorMap (asserted in host/driver/tensor_map.cc), but aligned to only the 64 bytes that
+/// Same size as CUtensorMap (asserted in run/driver/tensor_map.cc), but aligned to only the 64 bytes that
 /// TMA needs; cuda.h's type asks for 128. It is defined here because NVRTC cannot read cuda.h.
 struct alignas(64) TensorMap {
   u64 words[16];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configs and parameters of the quantising kernels: plain values, read by g++ and by NVRTC.
-// host/ops/quantize.cc writes them; kernels/quantize.cuh does the work.
+// run/ops/quantize.cc writes them; kernels/quantize.cuh does the work.
 #pragma once
 
 #include <sluice/spec/overlap.h>

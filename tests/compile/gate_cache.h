@@ -9,7 +9,7 @@
 
 #include <functional>
 
-#include <sluice/host/jit/cache.h>
+#include <sluice/run/jit/cache.h>
 
 namespace sluice::test {
 

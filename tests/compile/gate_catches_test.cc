@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include <sluice/host/jit/compiler.h>
-#include <sluice/host/text/units.h>
+#include <sluice/plan/text/units.h>
+#include <sluice/run/jit/compiler.h>
 
 #include "tests/compile/elf_text.h"
 #include "tests/compile/gate_cache.h"

@@ -6,8 +6,8 @@
 
 #include <set>
 
-#include <sluice/host/jit/compiler.h>
-#include <sluice/host/jit/embedded_files.h>
+#include <sluice/run/jit/compiler.h>
+#include <sluice/run/jit/embedded_files.h>
 
 namespace sluice::test {
 namespace {

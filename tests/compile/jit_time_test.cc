@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
-#include <sluice/host/jit/cache.h>
-#include <sluice/host/jit/compiler.h>
-#include <sluice/host/text/units.h>
 #include <sluice/plan.h>
+#include <sluice/plan/text/units.h>
+#include <sluice/run/jit/cache.h>
+#include <sluice/run/jit/compiler.h>
 
 #include "tests/registered_configs.h"
 #include "tests/skip_or_fail.h"

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include <sluice/host/text/units.h>
+#include <sluice/plan/text/units.h>
 #include <sluice/spec/params.h>
 
 #include "tests/compile/elf_text.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <sluice/host/jit/build_report.h>
+#include <sluice/run/jit/build_report.h>
 #include <sluice/spec/config.h>
 
 #include "tests/compile/opcodes.h"

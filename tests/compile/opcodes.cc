@@ -10,7 +10,7 @@
 #include <set>
 #include <string>
 
-#include <sluice/host/text/units.h>
+#include <sluice/plan/text/units.h>
 
 namespace sluice::test {
 namespace {

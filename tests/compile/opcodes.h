@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include <sluice/host/jit/cache.h>
 #include <sluice/result.h>
+#include <sluice/run/jit/cache.h>
 #include <sluice/spec/base.h>
 
 #include "tests/compile/elf_text.h"

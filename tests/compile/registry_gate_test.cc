@@ -9,8 +9,8 @@
 
 #include <algorithm>
 
-#include <sluice/host/text/units.h>
 #include <sluice/plan.h>
+#include <sluice/plan/text/units.h>
 #include <sluice/spec/part_sums.h>
 
 #include "tests/compile/gate_cache.h"

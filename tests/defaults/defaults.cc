@@ -15,8 +15,8 @@
 #include <sluice/chain.h>
 #include <sluice/conv.h>
 #include <sluice/gemm.h>
-#include <sluice/host/text/field_text.h>
 #include <sluice/norm.h>
+#include <sluice/plan/text/field_text.h>
 
 #include "cli/chain/flags.h"
 #include "cli/requests.h"

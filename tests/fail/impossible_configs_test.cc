@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <set>
 
-#include <sluice/host/jit/compiler.h>
-#include <sluice/host/jit/embedded_files.h>
-#include <sluice/host/text/units.h>
 #include <sluice/plan.h>
+#include <sluice/plan/text/units.h>
+#include <sluice/run/jit/compiler.h>
+#include <sluice/run/jit/embedded_files.h>
 #include <sluice/spec/validate.h>
 
 namespace sluice::test {

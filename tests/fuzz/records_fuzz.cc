@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-#include <sluice/records/record.h>
+#include <sluice/plan/records/record.h>
 
 #include "message_rules.h"
 

@@ -7,8 +7,8 @@
 // old D.
 #include <cstring>
 
-#include <sluice/host/driver/events.h>
-#include <sluice/host/driver/memory.h>
+#include <sluice/run/driver/events.h>
+#include <sluice/run/driver/memory.h>
 
 #include "batch_runner.h"
 #include "gpu.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <sluice/check/verify.h>
-#include <sluice/host/driver/events.h>
-#include <sluice/host/driver/memory.h>
+#include <sluice/run/driver/events.h>
+#include <sluice/run/driver/memory.h>
 
 #include "random_case.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chains of layers as `sluice chain` replays them. A difference that is planted must be found among many
 // replays. Foreign steps, hand-offs across them and their overlap must not change a bit.
-#include <sluice/host/device/device_impl.h>
+#include <sluice/run/device/device_impl.h>
 
 #include "bench/chain/arms.h"
 #include "gpu.h"

@@ -6,8 +6,8 @@
 #include <set>
 #include <string_view>
 
-#include <sluice/host/jit/compiler.h>
-#include <sluice/host/jit/embedded_files.h>
+#include <sluice/run/jit/compiler.h>
+#include <sluice/run/jit/embedded_files.h>
 
 namespace sluice::testing {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <sluice/host/jit/cache.h>
+#include <sluice/run/jit/cache.h>
 
 namespace sluice::testing {
 

@@ -5,11 +5,11 @@
 
 #include <map>
 
-#include <sluice/host/jit/compiler.h>
-#include <sluice/host/text/norm_units.h>
-#include <sluice/host/text/pack_units.h>
-#include <sluice/host/text/quantize_units.h>
-#include <sluice/host/text/units.h>
+#include <sluice/plan/text/norm_units.h>
+#include <sluice/plan/text/pack_units.h>
+#include <sluice/plan/text/quantize_units.h>
+#include <sluice/plan/text/units.h>
+#include <sluice/run/jit/compiler.h>
 
 #include "kernel_changes.h"
 #include "sanitize_pool.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Classes of kernels, derived from the tables of fields (host/text/fields.h). A pool is extended until every
+// Classes of kernels, derived from the tables of fields (plan/text/fields.h). A pool is extended until every
 // possible value of every field occurs in one of its configs. So a new enumerator that validate() allows gets
 // a class automatically, and pool_test.cc fails if it does not. Needs no GPU.
 #pragma once
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include <sluice/host/text/fields.h>
+#include <sluice/plan/text/fields.h>
 
 namespace sluice::testing {
 

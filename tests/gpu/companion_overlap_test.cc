@@ -4,11 +4,11 @@
 #include <sluice/norm.h>
 #include <sluice/quantize.h>
 
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/launch.h>
-#include <sluice/host/text/norm_units.h>
 #include <sluice/kernels/verify_arith.h>
+#include <sluice/plan/text/norm_units.h>
 #include <sluice/reference/element.h>
+#include <sluice/run/device/device_impl.h>
+#include <sluice/run/driver/launch.h>
 
 #include "gpu.h"
 #include "overlap_contract.h"

@@ -6,12 +6,12 @@
 #include <cstdio>
 #include <vector>
 
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/events.h>
-#include <sluice/host/driver/launch.h>
-#include <sluice/host/driver/memory.h>
-#include <sluice/host/text/norm_units.h>
-#include <sluice/host/text/quantize_units.h>
+#include <sluice/plan/text/norm_units.h>
+#include <sluice/plan/text/quantize_units.h>
+#include <sluice/run/device/device_impl.h>
+#include <sluice/run/driver/events.h>
+#include <sluice/run/driver/launch.h>
+#include <sluice/run/driver/memory.h>
 
 #include "gpu.h"
 

@@ -12,9 +12,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/events.h>
 #include <sluice/reference/conv.h>
+#include <sluice/run/device/device_impl.h>
+#include <sluice/run/driver/events.h>
 #include <sluice/spec/conv_problem.h>
 
 #include "batch_runner.h"

@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include <sluice/host/driver/api.h>
+#include <sluice/run/driver/api.h>
 
 namespace sluice::testing {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <sluice/check/verify.h>
-#include <sluice/host/driver/memory.h>
+#include <sluice/run/driver/memory.h>
 
 #include "gpu.h"
 

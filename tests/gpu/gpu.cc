@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include <sluice/host/device/device_impl.h>
+#include <sluice/run/device/device_impl.h>
 
 #include "kernel_changes.h"
 

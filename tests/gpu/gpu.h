@@ -9,7 +9,7 @@
 
 #include <sluice/check/verify.h>
 #include <sluice/gemm.h>
-#include <sluice/host/jit/cache.h>
+#include <sluice/run/jit/cache.h>
 
 namespace sluice::testing {
 

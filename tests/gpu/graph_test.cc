@@ -4,9 +4,9 @@
 #include <thread>
 
 #include <sluice/check/verify.h>
-#include <sluice/host/driver/events.h>
-#include <sluice/host/driver/memory.h>
 #include <sluice/kernels/verify_arith.h>
+#include <sluice/run/driver/events.h>
+#include <sluice/run/driver/memory.h>
 
 #include "batch_runner.h"
 #include "config_pool.h"

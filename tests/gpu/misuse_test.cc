@@ -3,8 +3,8 @@
 // and leave the poison in D. tests/unit tests this with a fake driver; here pointer attributes and capture
 // states are real.
 #include <sluice/check/verify.h>
-#include <sluice/host/driver/events.h>
-#include <sluice/host/driver/memory.h>
+#include <sluice/run/driver/events.h>
+#include <sluice/run/driver/memory.h>
 
 #include "counting_device.h"
 #include "gpu.h"

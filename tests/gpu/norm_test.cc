@@ -9,11 +9,11 @@
 #include <set>
 #include <vector>
 
-#include <sluice/host/driver/memory.h>
 #include <sluice/kernels/verify_arith.h>
 #include <sluice/quantize.h>
 #include <sluice/reference/element.h>
 #include <sluice/reference/norm.h>
+#include <sluice/run/driver/memory.h>
 
 #include "gpu.h"
 #include "lab/random/dice.h"

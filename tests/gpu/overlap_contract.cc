@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "overlap_contract.h"
 
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/events.h>
-#include <sluice/host/driver/launch.h>
+#include <sluice/run/device/device_impl.h>
+#include <sluice/run/driver/events.h>
+#include <sluice/run/driver/launch.h>
 
 namespace sluice::testing {
 namespace {

@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include <sluice/host/driver/memory.h>
-#include <sluice/host/driver/module.h>
+#include <sluice/run/driver/memory.h>
+#include <sluice/run/driver/module.h>
 
 namespace sluice::testing {
 

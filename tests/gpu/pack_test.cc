@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <vector>
 
-#include <sluice/host/driver/events.h>
-#include <sluice/host/driver/memory.h>
-#include <sluice/host/text/pack_units.h>
+#include <sluice/plan/text/pack_units.h>
+#include <sluice/run/driver/events.h>
+#include <sluice/run/driver/memory.h>
 
 #include "gpu.h"
 #include "lab/random/dice.h"

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <vector>
 
-#include <sluice/host/driver/memory.h>
 #include <sluice/kernels/packed_reference.h>
+#include <sluice/run/driver/memory.h>
 
 #include "gpu.h"
 #include "tests/packed_problems.h"

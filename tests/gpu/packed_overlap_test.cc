@@ -6,7 +6,7 @@
 #include <span>
 
 #include <sluice/check/packed_check.h>
-#include <sluice/host/driver/events.h>
+#include <sluice/run/driver/events.h>
 
 #include "contract_pool.h"
 #include "gpu.h"

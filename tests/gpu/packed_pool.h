@@ -7,10 +7,10 @@
 #include <vector>
 
 #include <sluice/check/packed_check.h>
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/planner/packed/packed_problem_checks.h>
-#include <sluice/host/text/pack_units.h>
 #include <sluice/pack.h>
+#include <sluice/plan/packed/packed_problem_checks.h>
+#include <sluice/plan/text/pack_units.h>
+#include <sluice/run/device/device_impl.h>
 
 #include "gpu.h"
 #include "lab/random/dice.h"

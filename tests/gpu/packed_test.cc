@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <vector>
 
-#include <sluice/host/driver/events.h>
-#include <sluice/host/planner/dense/cluster_grid.h>
+#include <sluice/plan/dense/cluster_grid.h>
+#include <sluice/run/driver/events.h>
 
 #include "packed_pool.h"
 #include "tests/packed_problems.h"

@@ -8,10 +8,10 @@
 
 #include <sluice/check/packed_data.h>
 #include <sluice/check/verify_units.h>
-#include <sluice/host/jit/cache.h>
-#include <sluice/host/ops/gemm.h>
-#include <sluice/host/planner/packed/packed_problem_checks.h>
-#include <sluice/host/text/units.h>
+#include <sluice/plan/packed/packed_problem_checks.h>
+#include <sluice/plan/text/units.h>
+#include <sluice/run/jit/cache.h>
+#include <sluice/run/ops/gemm.h>
 #include <sluice/spec/validate.h>
 
 #include "class_kinds.h"

@@ -8,11 +8,11 @@
 #include <set>
 #include <vector>
 
-#include <sluice/host/driver/memory.h>
-#include <sluice/host/text/quantize_units.h>
 #include <sluice/kernels/verify_arith.h>
+#include <sluice/plan/text/quantize_units.h>
 #include <sluice/reference/element.h>
 #include <sluice/reference/quantize.h>
+#include <sluice/run/driver/memory.h>
 
 #include "gpu.h"
 #include "lab/random/dice.h"

@@ -5,10 +5,10 @@
 #include <thread>
 
 #include <sluice/conv.h>
-#include <sluice/host/driver/capture_mode.h>
-#include <sluice/host/driver/events.h>
-#include <sluice/host/driver/memory.h>
-#include <sluice/host/ops/gemm.h>
+#include <sluice/run/driver/capture_mode.h>
+#include <sluice/run/driver/events.h>
+#include <sluice/run/driver/memory.h>
+#include <sluice/run/ops/gemm.h>
 
 #include "gpu.h"
 #include "tests/packed_problems.h"

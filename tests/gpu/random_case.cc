@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include <sluice/host/planner/dense/cluster_grid.h>
-#include <sluice/host/planner/dense/slices.h>
+#include <sluice/plan/dense/cluster_grid.h>
+#include <sluice/plan/dense/slices.h>
 #include <sluice/spec/smem_layout.h>
 
 #include "lab/random/dice.h"

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include <sluice/check/verify.h>
-#include <sluice/host/driver/events.h>
-#include <sluice/host/driver/memory.h>
+#include <sluice/run/driver/events.h>
+#include <sluice/run/driver/memory.h>
 
 #include "config_pool.h"
 #include "gpu.h"

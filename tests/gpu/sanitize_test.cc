@@ -8,10 +8,10 @@
 
 #include <sluice/check/packed_check.h>
 #include <sluice/check/verify_units.h>
-#include <sluice/host/jit/cache.h>
-#include <sluice/host/ops/gemm.h>
-#include <sluice/host/text/pack_units.h>
-#include <sluice/host/text/units.h>
+#include <sluice/plan/text/pack_units.h>
+#include <sluice/plan/text/units.h>
+#include <sluice/run/jit/cache.h>
+#include <sluice/run/ops/gemm.h>
 
 #include "batch_runner.h"
 #include "gpu.h"

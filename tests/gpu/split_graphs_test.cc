@@ -12,10 +12,10 @@
 #include <thread>
 
 #include <sluice/check/verify.h>
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/events.h>
-#include <sluice/host/driver/launch.h>
-#include <sluice/host/driver/memory.h>
+#include <sluice/run/device/device_impl.h>
+#include <sluice/run/driver/events.h>
+#include <sluice/run/driver/launch.h>
+#include <sluice/run/driver/memory.h>
 #include <sluice/spec/conv_problem.h>
 
 #include "gpu.h"

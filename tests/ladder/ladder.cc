@@ -17,12 +17,12 @@
 
 #include <docs/ladder/ladder.h>
 
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/events.h>
-#include <sluice/host/driver/launch.h>
-#include <sluice/host/driver/memory.h>
-#include <sluice/host/driver/tensor_map.h>
-#include <sluice/host/jit/compiler.h>
+#include <sluice/run/device/device_impl.h>
+#include <sluice/run/driver/events.h>
+#include <sluice/run/driver/launch.h>
+#include <sluice/run/driver/memory.h>
+#include <sluice/run/driver/tensor_map.h>
+#include <sluice/run/jit/compiler.h>
 #include <sluice/try.h>
 
 namespace sluice {

@@ -6,8 +6,8 @@
 #include <map>
 #include <sstream>
 
-#include <sluice/host/text/field_text.h>
 #include <sluice/kernels/registry.h>
+#include <sluice/plan/text/field_text.h>
 #include <sluice/records.h>
 
 namespace sluice::plans {

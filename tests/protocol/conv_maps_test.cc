@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include <sluice/host/driver/conv_maps.h>
+#include <sluice/run/driver/conv_maps.h>
 #include <sluice/twin/conv_maps.h>
 
 namespace sluice::twin {

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include <sluice/host/planner/dense/slices.h>
+#include <sluice/plan/dense/slices.h>
 #include <sluice/reference/element.h>
 #include <sluice/twin/run.h>
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A child that is forked while other threads plan and compile gets an answer or an error, and never hangs.
 
-fork() waits for such threads (sluice/host/jit/fork_gate.h). Before it did, a fifth of the children hung in NVRTC's mutex.
+fork() waits for such threads (sluice/run/jit/fork_gate.h). Before it did, a fifth of the children hung in NVRTC's mutex.
 """
 import multiprocessing
 import subprocess

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 
-#include <sluice/host/hash.h>
-#include <sluice/host/ops/kept.h>
-#include <sluice/host/ops/kernel_handle.h>
-#include <sluice/host/text/field_text.h>
+#include <sluice/plan/hash.h>
+#include <sluice/plan/text/field_text.h>
+#include <sluice/run/ops/kept.h>
+#include <sluice/run/ops/kernel_handle.h>
 
 namespace sluice::seventh {
 

@@ -16,14 +16,14 @@
 #include <sluice/chain.h>
 #include <sluice/check/packed_check.h>
 #include <sluice/check/verify_units.h>
-#include <sluice/host/device/locate.h>
-#include <sluice/host/jit/compiler.h>
-#include <sluice/host/jit/embedded_files.h>
-#include <sluice/host/text/norm_units.h>
-#include <sluice/host/text/pack_units.h>
-#include <sluice/host/text/quantize_units.h>
-#include <sluice/host/text/units.h>
+#include <sluice/plan/text/norm_units.h>
+#include <sluice/plan/text/pack_units.h>
+#include <sluice/plan/text/quantize_units.h>
+#include <sluice/plan/text/units.h>
 #include <sluice/rows.h>
+#include <sluice/run/device/locate.h>
+#include <sluice/run/jit/compiler.h>
+#include <sluice/run/jit/embedded_files.h>
 
 #include "bench/chain/layers.h"
 #include "bench/shapes.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice of kernels for chains. To see it fail: leave the fill of the last wave out of
 // us_between_neighbours().
-#include <sluice/chain/between_neighbours.h>
+#include <sluice/plan/between_neighbours.h>
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 // the strides of dimensions of size 1, or let roles_of() treat dgrad as fprop.
 #include <sluice/c_api/call.h>
 
-#include <sluice/host/ops/gemm.h>
+#include <sluice/run/ops/gemm.h>
 #include <sluice/spec/conv_problem.h>
 
 #include <limits>

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include <sluice/records/record_store.h>
+#include <sluice/run/records/record_store.h>
 #include "allocation_counter.h"
 
 #include "c_api_calls.h"

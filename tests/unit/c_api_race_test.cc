@@ -3,7 +3,7 @@
 // uses the fastest plan, and misuse launches nothing. To see them fail: let sluice_race() return the
 // planner's pick.
 #include <sluice/c_api/options.h>
-#include <sluice/host/ops/kept.h>
+#include <sluice/run/ops/kept.h>
 
 #include <stdlib.h>
 

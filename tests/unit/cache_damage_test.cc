@@ -5,8 +5,8 @@
 
 #include <random>
 
-#include <sluice/host/jit/cache_entry.h>
-#include <sluice/host/jit/hash.h>
+#include <sluice/run/jit/cache_entry.h>
+#include <sluice/run/jit/hash.h>
 
 #include "cache_fake.h"
 

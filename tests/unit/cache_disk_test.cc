@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <new>
 
-#include <sluice/host/jit/build_id.h>
-#include <sluice/host/jit/nvrtc_api.h>
+#include <sluice/run/jit/build_id.h>
+#include <sluice/run/jit/nvrtc_api.h>
 
 #include "cache_fake.h"
 #include "tests/skip_or_fail.h"

@@ -14,8 +14,8 @@
 #include <memory>
 #include <string>
 
-#include <sluice/host/jit/cache.h>
-#include <sluice/host/jit/cache_key.h>
+#include <sluice/run/jit/cache.h>
+#include <sluice/run/jit/cache_key.h>
 
 #include "fake_image.h"
 

@@ -13,7 +13,7 @@
 #include <sstream>
 #include <thread>
 
-#include <sluice/host/jit/cache_directory.h>
+#include <sluice/run/jit/cache_directory.h>
 
 #include "cache_fake.h"
 #include "tests/skip_or_fail.h"

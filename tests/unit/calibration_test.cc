@@ -10,9 +10,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/jit/compiler.h>
-#include <sluice/records/record_store.h>
+#include <sluice/run/device/device_impl.h>
+#include <sluice/run/jit/compiler.h>
+#include <sluice/run/records/record_store.h>
 
 #include "cli/doctor_checks.h"
 #include "fake_driver.h"

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/chain/tuning/tune.h>
-#include <sluice/records/record_store.h>
+#include <sluice/run/records/record_store.h>
 
 #include "cache_fake.h"
 #include "chain_fixture.h"

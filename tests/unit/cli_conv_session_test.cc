@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/conv.h>
-#include <sluice/host/jit/compiler.h>
+#include <sluice/run/jit/compiler.h>
 
 #include <sluice/bench/session.h>
 #include <sluice/bench/sets.h>

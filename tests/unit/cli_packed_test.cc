@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstring>
 
-#include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/plan/dense/problem_checks.h>
 
 #include "bench/shapes.h"
 #include "cli/bench_table.h"

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include <sluice/host/driver/api.h>
-#include <sluice/records/record_store.h>
+#include <sluice/run/driver/api.h>
+#include <sluice/run/records/record_store.h>
 
 #include "run_tool.h"
 #include "tuner_fixture.h"

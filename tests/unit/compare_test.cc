@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The comparison of two results (host/ops/compare.h): which count as equal, and that its kernel compiles. To
+// The comparison of two results (run/ops/compare.h): which count as equal, and that its kernel compiles. To
 // see it fail: leave out one of the three bounds in is_within(), or compare NaN by value.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include <sluice/host/jit/compiler.h>
-#include <sluice/host/ops/compare.h>
+#include <sluice/run/jit/compiler.h>
+#include <sluice/run/ops/compare.h>
 
 #include "launch_fixture.h"
 

@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/host/planner/constants.h>
-#include <sluice/host/planner/costs.h>
+#include <sluice/plan/constants.h>
+#include <sluice/plan/costs.h>
 
 namespace sluice {
 namespace {

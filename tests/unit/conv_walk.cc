@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include <sluice/host/driver/conv_maps.h>
+#include <sluice/run/driver/conv_maps.h>
 #include <sluice/spec/conv_problem.h>
 #include <sluice/twin/gather.h>
 #include <sluice/device/load/pixel_walk.cuh>

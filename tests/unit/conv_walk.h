@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Simulates a convolution's kernel on a CPU, load by load. It uses the tensor maps of
-// host/driver/conv_maps.h, the parameters of spec/conv.h, and the traversal of device/load/pixel_walk.cuh,
+// run/driver/conv_maps.h, the parameters of spec/conv.h, and the traversal of device/load/pixel_walk.cuh,
 // with sluice/twin/gather.h as the copy engine. Stages start as NaN, so use of data that was not loaded
 // shows. Writes of D are counted. Mutants are bugs planted in the arithmetic.
 #pragma once

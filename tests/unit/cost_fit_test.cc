@@ -8,8 +8,8 @@
 
 #include <fstream>
 
-#include <sluice/host/planner/dense/candidates.h>
-#include <sluice/host/planner/dense/problem_checks.h>
+#include <sluice/plan/dense/candidates.h>
+#include <sluice/plan/dense/problem_checks.h>
 
 #include "lab/fit/cost_fit.h"
 

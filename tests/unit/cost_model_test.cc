@@ -7,11 +7,11 @@
 #include <gtest/gtest.h>
 
 #include <sluice/conv.h>
-#include <sluice/host/planner/dense/candidates.h>
-#include <sluice/host/planner/dense/cost_model.h>
-#include <sluice/host/planner/dense/traffic.h>
-#include <sluice/host/planner/device_rates.h>
 #include <sluice/kernels/registry.h>
+#include <sluice/plan/dense/candidates.h>
+#include <sluice/plan/dense/cost_model.h>
+#include <sluice/plan/dense/traffic.h>
+#include <sluice/plan/device_rates.h>
 
 namespace sluice {
 namespace {

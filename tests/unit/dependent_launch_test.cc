@@ -2,9 +2,9 @@
 // Dependent launches from the plan to the driver. The overlap that a plan states is in its kernel's code, and
 // only a kernel whose code waits is launched early. To see it fail: remove a wait from kernels/plain.cuh or
 // gemm.cuh.
-#include <sluice/host/jit/code_scan.h>
-#include <sluice/host/jit/compiler.h>
-#include <sluice/host/text/units.h>
+#include <sluice/plan/text/units.h>
+#include <sluice/run/jit/code_scan.h>
+#include <sluice/run/jit/compiler.h>
 
 #include "launch_fixture.h"
 

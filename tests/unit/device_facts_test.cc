@@ -3,7 +3,7 @@
 // number of SMs, or mark a computed rate as measured.
 #include <gtest/gtest.h>
 
-#include <sluice/host/device/device_facts.h>
+#include <sluice/plan/device_facts.h>
 
 namespace sluice {
 namespace {

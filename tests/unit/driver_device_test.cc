@@ -6,8 +6,8 @@
 
 #include <dlfcn.h>
 
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/events.h>
+#include <sluice/run/device/device_impl.h>
+#include <sluice/run/driver/events.h>
 
 #include "fake_driver.h"
 

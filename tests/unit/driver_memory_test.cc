@@ -7,8 +7,8 @@
 #include <numeric>
 #include <vector>
 
-#include <sluice/host/driver/events.h>
-#include <sluice/host/driver/memory.h>
+#include <sluice/run/driver/events.h>
+#include <sluice/run/driver/memory.h>
 
 #include "bench/contender/peer_scales.h"
 #include "fake_driver.h"

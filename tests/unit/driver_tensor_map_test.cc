@@ -4,8 +4,8 @@
 // fail: remove a `/ c.cluster.n` in gemm_maps.h, or the `outer > 1` in encode_tensor_map.
 #include <gtest/gtest.h>
 
-#include <sluice/host/driver/gemm_maps.h>
 #include <sluice/kernels/registry.h>
+#include <sluice/run/driver/gemm_maps.h>
 
 #include "fake_driver.h"
 

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include <sluice/host/device/device_impl.h>
+#include <sluice/run/device/device_impl.h>
 
 #include "fake_driver_state.h"
 

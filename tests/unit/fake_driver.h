@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fake CUDA driver on the host, for tests of sluice/host. It checks arguments against the documented
+// A fake CUDA driver on the host, for tests of sluice/run. It checks arguments against the documented
 // limits, records launches, counts live objects, and fails the n-th call on request. "Device memory" is host
 // memory, so copies and fills are real; kernels do nothing. Only one can exist at a time, and load_driver()
 // returns its functions. A launch allocates nothing in it.
@@ -11,7 +11,7 @@
 #include <string>
 
 #include <sluice/gemm.h>
-#include <sluice/host/driver/api.h>
+#include <sluice/run/driver/api.h>
 #include <sluice/spec/packed.h>
 #include <sluice/spec/params.h>
 #include <sluice/spec/strip.h>

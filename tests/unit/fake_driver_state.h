@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include <sluice/host/driver/nvml.h>
+#include <sluice/run/driver/nvml.h>
 
 #include "fake_driver.h"
 #include "fake_image.h"

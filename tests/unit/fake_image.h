@@ -5,12 +5,12 @@
 #include <cstring>
 #include <string>
 
-#include <sluice/host/jit/code_scan.h>
+#include <sluice/run/jit/code_scan.h>
 
 namespace sluice::fake {
 
 inline constexpr const char* kFakeImage = "cubin of ";
-/// Size of the fake ELF file: a header, one section and one instruction, as sluice/host/jit/code_scan.h reads
+/// Size of the fake ELF file: a header, one section and one instruction, as sluice/run/jit/code_scan.h reads
 /// them.
 inline constexpr size_t kFakeElfBytes = 64 + 64 + 16;
 

@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/host/planner/field_checks.h>
-#include <sluice/host/text/field_text.h>
+#include <sluice/plan/field_checks.h>
+#include <sluice/plan/text/field_text.h>
 #include "tests/packed_problems.h"
 
 namespace sluice {

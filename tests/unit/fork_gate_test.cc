@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // fork() must wait for threads inside the gate, and the gate must be open in the child.
-#include <sluice/host/jit/fork_gate.h>
+#include <sluice/run/jit/fork_gate.h>
 
 #include <gtest/gtest.h>
 #include <signal.h>

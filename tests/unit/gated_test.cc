@@ -7,7 +7,7 @@
 #include <cmath>
 #include <set>
 
-#include <sluice/records/record_book.h>
+#include <sluice/plan/records/record_book.h>
 #include <sluice/reference/element.h>
 #include <sluice/spec/loaded_rows.h>
 

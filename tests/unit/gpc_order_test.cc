@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/host/device/gpc_order.h>
+#include <sluice/run/device/gpc_order.h>
 
 namespace sluice {
 namespace {

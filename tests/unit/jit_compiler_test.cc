@@ -3,7 +3,7 @@
 // except for the tests of the search for it.
 #include <thread>
 
-#include <sluice/host/jit/compiler.h>
+#include <sluice/run/jit/compiler.h>
 
 #include "cache_fake.h"
 #include "tests/skip_or_fail.h"

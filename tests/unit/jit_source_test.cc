@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <set>
 
-#include <sluice/host/jit/build_report.h>
-#include <sluice/host/jit/cache_key.h>
-#include <sluice/host/jit/embedded_files.h>
-#include <sluice/host/jit/hash.h>
-#include <sluice/host/text/units.h>
 #include <sluice/plan.h>
+#include <sluice/plan/text/units.h>
+#include <sluice/run/jit/build_report.h>
+#include <sluice/run/jit/cache_key.h>
+#include <sluice/run/jit/embedded_files.h>
+#include <sluice/run/jit/hash.h>
 
 #include "tests/registered_configs.h"
 

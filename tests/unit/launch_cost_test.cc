@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include <sluice/host/device/device_impl.h>
+#include <sluice/run/device/device_impl.h>
 
 #include "allocation_counter.h"
 #include "launch_fixture.h"

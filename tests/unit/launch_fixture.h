@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <sluice/gemm.h>
-#include <sluice/host/driver/events.h>
-#include <sluice/host/ops/gemm.h>
+#include <sluice/run/driver/events.h>
+#include <sluice/run/ops/gemm.h>
 
 #include "fake_driver.h"
 

@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/driver/workspace_turn.h>
+#include <sluice/run/device/device_impl.h>
+#include <sluice/run/driver/workspace_turn.h>
 
 #include "launch_fixture.h"
 

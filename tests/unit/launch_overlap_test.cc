@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-#include <sluice/host/ops/gemm.h>
+#include <sluice/run/ops/gemm.h>
 
 namespace sluice::gemm {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include <sluice/host/planner/dense/numbering.h>
+#include <sluice/plan/dense/numbering.h>
 
 #include "launch_fixture.h"
 

@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/device/workspace_lender.h>
+#include <sluice/run/device/device_impl.h>
+#include <sluice/run/device/workspace_lender.h>
 #include <sluice/spec/params.h>
 #include <sluice/spec/part_sums.h>
 

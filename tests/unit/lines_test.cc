@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include <sluice/host/text/lines.h>
+#include <sluice/plan/text/lines.h>
 
 namespace sluice {
 namespace {

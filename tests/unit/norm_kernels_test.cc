@@ -3,11 +3,11 @@
 // with and without vectors, residual and sum, partial rows, pitches, NaN and infinities, and rows that exceed
 // the threads' registers. The units also compile. To see it fail: leave the first of 32 segments out of the
 // sum, let sum_again read the overwritten input, or leave out a scale's multiplier.
-#include <sluice/host/jit/compiler.h>
-#include <sluice/host/text/norm_units.h>
 #include <sluice/kernels/verify_arith.h>
+#include <sluice/plan/text/norm_units.h>
 #include <sluice/reference/element.h>
 #include <sluice/reference/norm.h>
+#include <sluice/run/jit/compiler.h>
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <memory>
 
-#include <sluice/host/jit/compiler.h>
-#include <sluice/host/text/pack_units.h>
+#include <sluice/plan/text/pack_units.h>
+#include <sluice/run/jit/compiler.h>
 
 #include "packed_formats.h"
 #include "simulated_grid.h"

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include <sluice/check/packed_check.h>
-#include <sluice/host/jit/compiler.h>
+#include <sluice/run/jit/compiler.h>
 
 #include "bench/host/packed_host.h"
 #include "packed_formats.h"

@@ -11,7 +11,7 @@
 #include <cstdlib>
 
 #include <sluice/check/packed_check.h>
-#include <sluice/host/planner/packed/packed_problem_checks.h>
+#include <sluice/plan/packed/packed_problem_checks.h>
 
 #include "bench/shapes.h"
 #include "emulated_products.h"

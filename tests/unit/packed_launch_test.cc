@@ -6,7 +6,7 @@
 
 #include <limits>
 
-#include <sluice/host/ops/packed.h>
+#include <sluice/run/ops/packed.h>
 
 #include "allocation_counter.h"
 #include "packed_launch_fixture.h"

@@ -2,9 +2,9 @@
 // Dependent launches of packed kernels. The plan's overlap is in the kernel's code, only such a kernel is
 // launched early, and the default overlap adds no text to the unit. To see it fail: remove a wait from
 // kernels/narrow.cuh, strip.cuh or wide.cuh, or leave `dependent` out of a fill().
-#include <sluice/host/jit/code_scan.h>
-#include <sluice/host/jit/compiler.h>
-#include <sluice/host/text/units.h>
+#include <sluice/plan/text/units.h>
+#include <sluice/run/jit/code_scan.h>
+#include <sluice/run/jit/compiler.h>
 
 #include "packed_launch_fixture.h"
 #include "tests/packed_problems.h"

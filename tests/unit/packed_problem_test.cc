@@ -5,8 +5,8 @@
 
 #include <functional>
 
-#include <sluice/host/ops/gemm.h>
-#include <sluice/host/ops/problem_key.h>
+#include <sluice/run/ops/gemm.h>
+#include <sluice/run/ops/problem_key.h>
 
 #include "packed_launch_fixture.h"
 

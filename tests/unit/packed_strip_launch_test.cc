@@ -4,7 +4,7 @@
 // the operand table.
 #include "tests/packed_problems.h"
 
-#include <sluice/host/ops/packed.h>
+#include <sluice/run/ops/packed.h>
 
 #include "allocation_counter.h"
 #include "packed_launch_fixture.h"

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The planner's packed kernels compile for Hopper without spills: a few problems for each format. To see it
 // fail: let estimate_registers() return 0; then 12 and 16 warps are chosen.
-#include <sluice/host/text/units.h>
+#include <sluice/plan/text/units.h>
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include <sluice/host/jit/compiler.h>
-#include <sluice/host/planner/packed/packed_cost_model.h>
+#include <sluice/plan/packed/packed_cost_model.h>
+#include <sluice/run/jit/compiler.h>
 
 #include "packed_formats.h"
 #include "tests/packed_problems.h"

@@ -4,8 +4,8 @@
 // `adding` out of recipe_of.
 #include <gtest/gtest.h>
 
-#include <sluice/host/planner/dense/slices.h>
-#include <sluice/host/planner/dense/traffic.h>
+#include <sluice/plan/dense/slices.h>
+#include <sluice/plan/dense/traffic.h>
 
 #include "tuner_fixture.h"
 

@@ -8,11 +8,11 @@
 #include <gtest/gtest.h>
 
 #include <sluice/conv.h>
-#include <sluice/host/ops/gemm.h>
-#include <sluice/host/planner/dense/cost_model.h>
-#include <sluice/host/planner/dense/slices.h>
 #include <sluice/kernels/registry.h>
+#include <sluice/plan/dense/cost_model.h>
+#include <sluice/plan/dense/slices.h>
 #include <sluice/records.h>
+#include <sluice/run/ops/gemm.h>
 
 namespace sluice {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/host/planner/dense/problem_checks.h>
 #include <sluice/plan.h>
+#include <sluice/plan/dense/problem_checks.h>
 
 namespace sluice {
 namespace {

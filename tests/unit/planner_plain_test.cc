@@ -9,11 +9,11 @@
 #include <climits>
 #include <set>
 
-#include <sluice/host/ops/gemm.h>
 #include <sluice/kernels/registry.h>
+#include <sluice/plan/records/record.h>
+#include <sluice/plan/records/record_book.h>
 #include <sluice/records.h>
-#include <sluice/records/record.h>
-#include <sluice/records/record_book.h>
+#include <sluice/run/ops/gemm.h>
 #include <sluice/spec/validate.h>
 
 #include "tuner_fixture.h"

@@ -10,12 +10,12 @@
 #include <cstring>
 #include <memory>
 
-#include <sluice/host/jit/compiler.h>
-#include <sluice/host/text/quantize_units.h>
 #include <sluice/kernels/verify_arith.h>
+#include <sluice/plan/text/quantize_units.h>
 #include <sluice/quantize.h>
 #include <sluice/reference/element.h>
 #include <sluice/reference/quantize.h>
+#include <sluice/run/jit/compiler.h>
 
 #include "simulated_grid.h"
 

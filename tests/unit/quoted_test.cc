@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include <sluice/host/text/json_text.h>
-#include <sluice/host/text/text_file.h>
-#include <sluice/records/record.h>
+#include <sluice/plan/records/record.h>
+#include <sluice/plan/text/json_text.h>
+#include <sluice/run/text_file.h>
 #include <sluice/text.h>
 
 #include "cache_fake.h"

@@ -6,7 +6,7 @@
 
 #include <thread>
 
-#include <sluice/host/ops/packed.h>
+#include <sluice/run/ops/packed.h>
 
 #include "packed_launch_fixture.h"
 #include "tests/packed_problems.h"

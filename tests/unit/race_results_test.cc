@@ -8,9 +8,9 @@
 #include <fstream>
 #include <iterator>
 
-#include <sluice/host/ops/packed.h>
-#include <sluice/records/race_store.h>
-#include <sluice/records/record_store.h>
+#include <sluice/run/ops/packed.h>
+#include <sluice/run/records/race_store.h>
+#include <sluice/run/records/record_store.h>
 
 #include "cache_fake.h"
 #include "launch_fixture.h"

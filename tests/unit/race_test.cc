@@ -8,7 +8,7 @@
 #include <set>
 
 #include <sluice/conv.h>
-#include <sluice/host/ops/packed.h>
+#include <sluice/run/ops/packed.h>
 
 #include "cache_fake.h"
 #include "packed_launch_fixture.h"

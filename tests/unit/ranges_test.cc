@@ -7,8 +7,8 @@
 #include <limits>
 #include <string>
 
-#include <sluice/host/planner/field_checks.h>
-#include <sluice/host/text/fields.h>
+#include <sluice/plan/field_checks.h>
+#include <sluice/plan/text/fields.h>
 #include <sluice/records.h>
 #include "tests/packed_problems.h"
 

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/records/record_book.h>
+#include <sluice/plan/records/record_book.h>
 
 namespace sluice {
 namespace {

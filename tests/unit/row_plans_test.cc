@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <set>
 
-#include <sluice/host/ops/gemm.h>
-#include <sluice/host/text/units.h>
+#include <sluice/plan/text/units.h>
 #include <sluice/records.h>
+#include <sluice/run/ops/gemm.h>
 #include "tests/packed_problems.h"
 
 namespace sluice {

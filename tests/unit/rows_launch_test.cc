@@ -7,9 +7,9 @@
 #include <time.h>
 
 #include <sluice/c_api/handles.h>
-#include <sluice/host/driver/events.h>
-#include <sluice/host/ops/gemm.h>
-#include <sluice/host/ops/packed.h>
+#include <sluice/run/driver/events.h>
+#include <sluice/run/ops/gemm.h>
+#include <sluice/run/ops/packed.h>
 
 #include "packed_launch_fixture.h"
 #include "tests/packed_problems.h"

@@ -6,9 +6,9 @@
 
 #include <sluice/chain/chain.h>
 #include <sluice/chain/shaped_step.h>
-#include <sluice/host/jit/code_scan.h>
-#include <sluice/host/jit/compiler.h>
-#include <sluice/host/ops/norm.h>
+#include <sluice/run/jit/code_scan.h>
+#include <sluice/run/jit/compiler.h>
+#include <sluice/run/ops/norm.h>
 
 #include "allocation_counter.h"
 #include "chain_fixture.h"

@@ -3,7 +3,7 @@
 // record nothing. To see it fail: count an SM that recorded only one edge as a clock of 0.
 #include <gtest/gtest.h>
 
-#include <sluice/host/jit/compiler.h>
+#include <sluice/run/jit/compiler.h>
 
 #include "bench/measure.h"
 #include "bench/sm_clock.h"

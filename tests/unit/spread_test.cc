@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resources that launches of one wave request so that their CTAs are spread over the SMs. Two consecutive
-// launches may be of different kinds. To see it fail: leave out of host/device/spread.h the 1 KB that a CTA
+// launches may be of different kinds. To see it fail: leave out of run/device/spread.h the 1 KB that a CTA
 // uses beyond its request, or the granularity of registers.
 #include <gtest/gtest.h>
 
 #include <array>
 
-#include <sluice/host/device/spread.h>
-#include <sluice/host/jit/compiler.h>
-#include <sluice/host/text/norm_units.h>
-#include <sluice/host/text/quantize_units.h>
-#include <sluice/host/text/units.h>
+#include <sluice/plan/text/norm_units.h>
+#include <sluice/plan/text/quantize_units.h>
+#include <sluice/plan/text/units.h>
+#include <sluice/run/device/spread.h>
+#include <sluice/run/jit/compiler.h>
 
 #include "launch_fixture.h"
 #include "tests/packed_problems.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Problems with operands that TMA cannot address: plans, launches, refusals. To see it fail: let load_of()
 // always return Load::tma; the launch then encodes a map that the fake driver refuses.
-#include <sluice/host/planner/dense/candidates.h>
 #include <sluice/kernels/registry.h>
-#include <sluice/records/recipe.h>
+#include <sluice/plan/dense/candidates.h>
+#include <sluice/plan/records/recipe.h>
 
 #include "launch_fixture.h"
 

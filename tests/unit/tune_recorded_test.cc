@@ -9,7 +9,7 @@
 #include "bench/tune/report.h"
 #include "tests/packed_problems.h"
 
-#include <sluice/records/record_book.h>
+#include <sluice/plan/records/record_book.h>
 
 namespace sluice::bench {
 namespace {

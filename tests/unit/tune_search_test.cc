@@ -17,8 +17,8 @@
 #include "lab/fit/cost_fit.h"
 #include "tests/packed_problems.h"
 
-#include <sluice/host/planner/dense/cluster_grid.h>
-#include <sluice/records/record_book.h>
+#include <sluice/plan/dense/cluster_grid.h>
+#include <sluice/plan/records/record_book.h>
 
 namespace sluice::bench {
 namespace {

@@ -6,7 +6,7 @@
 #include "bench/shapes.h"
 #include "bench/tune/walks.h"
 
-#include <sluice/host/planner/dense/cost_model.h>
+#include <sluice/plan/dense/cost_model.h>
 #include <sluice/records.h>
 #include <sluice/spec/validate.h>
 

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include <sluice/records/record_store.h>
+#include <sluice/run/records/record_store.h>
 
 #include "cli/doctor_checks.h"
 #include "tuner_fixture.h"

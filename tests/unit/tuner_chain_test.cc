@@ -9,10 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include <sluice/chain/chain.h>
-#include <sluice/host/planner/dense/candidates.h>
-#include <sluice/host/planner/dense/tuned_choice.h>
-#include <sluice/records/record_book.h>
-#include <sluice/records/record_store.h>
+#include <sluice/plan/dense/candidates.h>
+#include <sluice/plan/dense/tuned_choice.h>
+#include <sluice/plan/records/record_book.h>
+#include <sluice/run/records/record_store.h>
 
 #include "bench/chain/layers.h"
 #include "tests/packed_problems.h"

@@ -2,8 +2,8 @@
 // A valid record, which tests of the tuner change.
 #pragma once
 
-#include <sluice/host/planner/dense/tuned_choice.h>
-#include <sluice/records/record_book.h>
+#include <sluice/plan/dense/tuned_choice.h>
+#include <sluice/plan/records/record_book.h>
 
 #include "tests/packed_problems.h"
 

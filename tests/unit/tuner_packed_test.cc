@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include <sluice/records/record_store.h>
+#include <sluice/run/records/record_store.h>
 #include <sluice/spec/smem_room.h>
 
 #include "tests/packed_problems.h"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/check/verify_units.h>
-#include <sluice/host/jit/compiler.h>
+#include <sluice/run/jit/compiler.h>
 
 namespace sluice {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sluice/chain/shaped_step.h>
 #include <sluice/chain/steps/kinds.h>
-#include <sluice/host/ops/norm.h>
+#include <sluice/run/ops/norm.h>
 
 namespace sluice {
 namespace {

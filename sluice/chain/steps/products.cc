@@ -4,13 +4,13 @@
 // find all of their weights in L2 and others none, which gains nothing (docs/findings/chains-windows.md).
 #include <algorithm>
 
-#include <sluice/chain/between_neighbours.h>
 #include <sluice/chain/step.h>
 #include <sluice/chain/steps/kinds.h>
-#include <sluice/host/ops/gemm.h>
-#include <sluice/host/planner/dense/candidates.h>
-#include <sluice/host/planner/dense/cluster_grid.h>
-#include <sluice/host/planner/dense/tuned_choice.h>
+#include <sluice/plan/between_neighbours.h>
+#include <sluice/plan/dense/candidates.h>
+#include <sluice/plan/dense/cluster_grid.h>
+#include <sluice/plan/dense/tuned_choice.h>
+#include <sluice/run/ops/gemm.h>
 #include <sluice/spec/plain.h>
 #include <sluice/spec/smem_layout.h>
 #include <sluice/spec/validate.h>

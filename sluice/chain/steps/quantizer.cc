@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sluice/chain/shaped_step.h>
 #include <sluice/chain/steps/kinds.h>
-#include <sluice/host/ops/quantize.h>
+#include <sluice/run/ops/quantize.h>
 
 namespace sluice {
 namespace {

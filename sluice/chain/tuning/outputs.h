@@ -8,9 +8,9 @@
 
 #include <sluice/chain.h>
 #include <sluice/chain/step.h>
-#include <sluice/host/driver/events.h>
-#include <sluice/host/driver/memory.h>
-#include <sluice/host/ops/compare.h>
+#include <sluice/run/driver/events.h>
+#include <sluice/run/driver/memory.h>
+#include <sluice/run/ops/compare.h>
 
 namespace sluice::tuning {
 

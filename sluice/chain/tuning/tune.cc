@@ -15,12 +15,12 @@
 
 #include <sluice/chain/step.h>
 #include <sluice/chain/tuning/outputs.h>
-#include <sluice/host/device/device_impl.h>
-#include <sluice/host/ops/race.h>
-#include <sluice/host/ops/replay_timer.h>
-#include <sluice/host/planner/dense/tuned_choice.h>
-#include <sluice/host/planner/packed/packed_cost_model.h>
-#include <sluice/records/record_store.h>
+#include <sluice/plan/dense/tuned_choice.h>
+#include <sluice/plan/packed/packed_cost_model.h>
+#include <sluice/run/device/device_impl.h>
+#include <sluice/run/ops/race.h>
+#include <sluice/run/ops/replay_timer.h>
+#include <sluice/run/records/record_store.h>
 #include <sluice/spec/smem_room.h>
 #include <sluice/try.h>
 

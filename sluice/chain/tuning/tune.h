@@ -5,7 +5,7 @@
 
 #include <sluice/chain/chain.h>
 #include <sluice/chain/tuning/search.h>
-#include <sluice/records/tuned_chain.h>
+#include <sluice/plan/records/tuned_chain.h>
 
 namespace sluice::tuning {
 

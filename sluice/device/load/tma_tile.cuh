@@ -5,7 +5,7 @@
 // - MN-major: blocks of 64 m (or n), with one row per k. A slice is a range of k in every block. The last
 //   block may contain columns beyond the tile; blocks outside the matrix are not loaded.
 // - Gated B: K-major, with rows in the order of gated_row(). The tensor map's dimensions are k, 8 rows, the
-//   two halves of B, groups of both, batch (host/driver/gemm_maps.h).
+//   two halves of B, groups of both, batch (run/driver/gemm_maps.h).
 #pragma once
 
 #include <sluice/spec/loaded_rows.h>
