@@ -93,7 +93,7 @@ ConvElements in_roles(ConvOp op, i64 x, i64 w, i64 y) {
 }  // namespace
 
 Result<Problem> conv_problem(const Conv& v, const Problem& said) {
-  SLUICE_TAKE(Problem p, checked_product(v, said.a.type, said.d.type, said.epilogue));
+  SLUICE_TAKE(Problem p, conv::problem(v, said.a.type, said.d.type, said.epilogue));
   p.accumulate = said.accumulate;
   p.deterministic = said.deterministic;
   p.conv = v;  // a pointwise one is lowered by the planner

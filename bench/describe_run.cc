@@ -9,6 +9,7 @@
 #include <sluice/bench/session.h>
 #include <sluice/plan/records/record.h>
 #include <sluice/run/jit/compiler.h>
+#include <sluice/run/records/record_store.h>
 
 #include "bench/lab.h"
 

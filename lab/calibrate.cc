@@ -10,6 +10,7 @@
 
 #include <sluice/plan/records/record.h>
 #include <sluice/run/device/device_impl.h>
+#include <sluice/run/records/record_store.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
 

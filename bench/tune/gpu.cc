@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include <sluice/run/records/record_store.h>
 #include <sluice/try.h>
 
 #include "bench/shapes.h"

@@ -2,7 +2,7 @@
 // MXFP4 in numbers: the arithmetic of device/math on all 16 codes, in every field of a word, with all 256
 // scale bytes, repeated in double and compared with the definition. To see it fail: return 9 for register 2
 // in e2m1_turn(), or shift by 8 in bf16_of_e8m0().
-#include <sluice/reference/packed_weights.h>
+#include <sluice/pack_weights.h>
 
 #include <gtest/gtest.h>
 
