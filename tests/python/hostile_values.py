@@ -56,7 +56,7 @@ def public(modules):
     for module in modules:
         for name in module.__all__:
             member = getattr(module, name)
-            if inspect.ismodule(member) or (inspect.isclass(member) and issubclass(member, (Exception, tuple))):
+            if not callable(member) or (inspect.isclass(member) and issubclass(member, (Exception, tuple))):
                 continue
             yield f"{module.__name__}.{name}", member
             for method in vars(member) if inspect.isclass(member) else ():

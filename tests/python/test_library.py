@@ -55,11 +55,12 @@ def test_errors_are_the_statuses_of_the_header(header):
 def test_names_are_in_the_order_of_the_header(header):
     assert [n.strip() for n in re.search(r"\{ (SLUICE_BF16.*?) \} sluice_dtype", header)[1].split(",")] == \
         ["SLUICE_" + name.upper() for name in problems.DTYPES]
-    assert re.search(r"SLUICE_NO_ACTIVATION, SLUICE_RELU, SLUICE_GELU, SLUICE_SILU", header)
-    assert [n.strip() for n in re.search(r"\{ (SLUICE_NOT_PACKED.*?) \} sluice_weight_type", header)[1].split(",")] == \
-        ["SLUICE_NOT_PACKED", "SLUICE_UINT4", "SLUICE_INT8", "SLUICE_E4M3_WEIGHT"] and formats.WEIGHT_TYPES == ("uint4", "int8", "e4m3")
+    activations = re.search(r"SLUICE_NO_ACTIVATION,(.*?),\s*SLUICE_ACTIVATIONS", header, re.S)[1]
+    assert tuple(name.strip().removeprefix("SLUICE_").lower() for name in activations.split(",")) == problems.ACTIVATIONS[1:]
+    assert [n.strip() for n in re.search(r"\{\s*(SLUICE_NOT_PACKED.*?)\s*\} sluice_weight_type", header, re.S)[1].split(",")] == \
+        ["SLUICE_NOT_PACKED", "SLUICE_UINT4", "SLUICE_INT8", "SLUICE_E4M3_WEIGHT", "SLUICE_E2M1_WEIGHT"]
+    assert formats.WEIGHT_TYPES == ("uint4", "int8", "e4m3", "e2m1")
     assert re.search(r"SLUICE_ORDER_HALF, SLUICE_ORDER_BYTE", header) and formats.ORDERS == ("half", "byte")
-    assert problems.ACTIVATIONS == ("none", "relu", "gelu", "silu")
     assert re.search(r"SLUICE_PRODUCT, SLUICE_FPROP, SLUICE_DGRAD, SLUICE_WGRAD", header) and convolutions.CONV_OPS == ("fprop", "dgrad", "wgrad")
 
 

@@ -100,9 +100,10 @@ TEST(planner_enumerators, a_workspace_limit_is_not_negative) {
 TEST(planner_enumerators, the_message_names_those_that_there_are) {
   Problem p{.m = 64, .n = 64, .k = 64};
   spoil(p.a.type);
-  EXPECT_EQ(gemm::plan(p, kH200).error().message,
-            "a.type = 77 must be one of the enumerators bf16, fp16, fp32, e4m3, e5m2: set it, or leave it at "
-            "its default");
+  EXPECT_EQ(
+      gemm::plan(p, kH200).error().message,
+      "a.type = 77 must be one of the enumerators bf16, fp16, fp32, e4m3, e5m2, e8m0: set it, or leave it at "
+      "its default");
 }
 
 }  // namespace
