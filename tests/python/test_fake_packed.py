@@ -185,7 +185,7 @@ def test_what_packing_on_a_gpu_refuses():
          "(100, 5) and must have (100, 4)"),
         (lambda: binding.pack_codes(on_gpu("uint8", (100, 256), (1, 100)), scales, zeros, blob, FORMAT.values),
          sluice.InvalidStride, "codes.contiguous()"),
-        (lambda: binding.pack_codes(codes, scales, zeros, blob, (3, *FORMAT.values[1:])), sluice.InvalidArgument, "type = 4"),
+        (lambda: binding.pack_codes(codes, scales, zeros, blob, (9, *FORMAT.values[1:])), sluice.InvalidArgument, "type = 10"),
     ]
     for call, kind, mention in cases:
         with pytest.raises(kind) as caught:
