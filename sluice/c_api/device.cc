@@ -9,6 +9,8 @@
 #include <atomic>
 #include <mutex>
 
+#include <sluice/run/jit/fork_gate.h>
+
 using namespace sluice;
 using namespace sluice::c_api;
 
@@ -36,6 +38,7 @@ Result<sluice_device*> sluice::c_api::default_device(int ordinal) {
                                                   std::to_string(kMaxDefaultDevices - 1)};
   std::atomic<sluice_device*>& slot = default_devices[static_cast<std::size_t>(ordinal)];
   if (sluice_device* device = slot.load(std::memory_order_acquire)) return device;
+  const ForkGate no_fork;  // a child could never take a mutex that another thread holds
   const std::lock_guard lock(default_device_mutexes[static_cast<std::size_t>(ordinal)]);
   if (sluice_device* device = slot.load(std::memory_order_acquire)) return device;
   Result<sluice_device*> opened = open_device(ordinal, options_from_environment());

@@ -22,7 +22,7 @@ def test_plan_prints_what_explain_returns_and_both_name_the_gpu():
     printed = run("plan", "--shape", "64x4096x4096", "--dtype", "e4m3")
     assert printed.returncode == 0
     explained = sluice.explain(m=64, n=4096, k=4096, a="e4m3")
-    assert printed.stdout.strip() == explained.strip() and "\ngpu        NVIDIA H200" in explained
+    assert printed.stdout.strip() == explained.strip() and "\ngpu        NVIDIA H" in explained
 
 
 def test_errors_have_the_same_words():

@@ -132,12 +132,16 @@ def dense_lines(of_gpus: list) -> list[Line | None]:
 
 
 def int4_lines(of_gpus: list) -> list[Line | None]:
-    """Lines of known layers, one per number of tokens, and of random products, one per range."""
-    tokens = sorted({row["m"] for data in of_gpus for row in data.rows("packed")})
+    """Lines of known layers, one per number of tokens, of MXFP4, and of random products, one per range."""
+    def known(data) -> list[dict]:  # the set of MXFP4 has int4 beside it, in groups of 32
+        return [row for row in data.rows("packed") if row["set"] != "mxfp4"]
+
+    tokens = sorted({row["m"] for data in of_gpus for row in known(data)})
     parts = [(m, m) for m in tokens if m < MANY] + ([(MANY, tokens[-1])] if tokens and tokens[-1] >= MANY else [])
-    found = [line(of_gpus, PACKED, f"int4, known layers, {{m}} token{'s' * (most > 1)}", lambda data, least=least, most=most: within(data.rows("packed"), least, most),
+    found = [line(of_gpus, PACKED, f"int4, known layers, {{m}} token{'s' * (most > 1)}", lambda data, least=least, most=most: within(known(data), least, most),
                   headline=least in (1, 16, MANY)) for least, most in parts]
-    found.append(line(of_gpus, PACKED_16, "int4, known layers, {m} tokens", lambda data: data.rows("packed"), headline=False))
+    found.append(line(of_gpus, PACKED_16, "int4, known layers, {m} tokens", known, headline=False))
+    found.append(line(of_gpus, PACKED, "MXFP4, layers of gpt-oss and others, {m} tokens", lambda data: [row for row in data.rows("packed") if row["weights"] == "e2m1"]))
     found += [line(of_gpus, PACKED, "int4, random products, {m} tokens", lambda data, least=least, most=most: within(data.rows("packed_blind"), least, most),
                    headline=least != 33) for least, most in ((1, 32), (33, 128), (129, 1 << 20))]
 
