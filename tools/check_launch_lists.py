@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Compares the lists of sluice/twin/kernel_lists.cc, made by hand, with the kernels' source. Each list names
-its file and that file's steps of dependent launches, in order of the text. A step that is added, moved or
-removed fails here; the list must then be read again. It cannot see where an operand is read: GPU tests show
+its file and that file's steps of dependent launches, in order of the text; `fill` is a prefetch, then a wait. A step that is
+added, moved or removed fails here; the list must then be read again. It cannot see where an operand is read: GPU tests show
 that (tests/gpu/*overlap*). `--self-test` plants each kind of change. Run by ctest.
 """
 import re
@@ -11,7 +11,7 @@ import sys
 import tree
 
 LISTS = "sluice/twin/kernel_lists.cc"
-STEP = re.compile(r"(?:\bLaunch::(begin|prefetch|wait|wait_for_weights|loaded|hand_off)|\b(launch_dependents|wait_for_prerequisites))\(")
+STEP = re.compile(r"(?:\bLaunch::(begin|fill|prefetch|wait|wait_for_weights|loaded|hand_off)|\b(launch_dependents|wait_for_prerequisites))\(")
 TOLD = re.compile(r"^/// Steps of (\S+): ([a-z_ ]*)\.$", re.MULTILINE)
 
 

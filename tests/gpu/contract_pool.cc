@@ -227,7 +227,8 @@ std::vector<PackedConfig> contract_packed_pool() {
   constexpr WeightFormat kBytes{.order = FragmentOrder::byte};
   std::vector<PackedConfig> pool;
   add_completed<NarrowConfig>(pool, {{.x = DType::bf16, .warps = 4, .overlap = kFirst},
-                                     {.token_blocks = 2, .stages = 2, .parts = 2, .overlap = kEarly}});
+                                     {.token_blocks = 2, .stages = 2, .parts = 2, .overlap = kEarly},
+                                     {.weights = kMxfp4, .x = DType::bf16, .warps = 4, .overlap = kEarly}});
   add_completed<StripConfig>(
       pool, {{.weights = {},
               .x = DType::bf16,
@@ -243,12 +244,21 @@ std::vector<PackedConfig> contract_packed_pool() {
               .parts = 2,
               .stages = 4,
               .overlap = kEarly},
+             {.weights = kMxfp4,
+              .x = DType::bf16,
+              .tokens = 24,
+              .strips = 1,
+              .k_groups = 2,
+              .stages = 4,
+              .overlap = kEarly},
              {.weights = kBytes, .tokens = 40, .strips = 2, .parts = 2, .overlap = kEarly},
              {.weights = kBytes, .tokens = 72, .strips = 1, .k_groups = 2, .overlap = kFirst}});
   add_completed<WideConfig>(
-      pool, {{.x = DType::bf16, .tokens = 72, .x_stages = 4, .w_stages = 2, .overlap = kFirst},
-             {.tokens = 80, .cluster_n = 2, .x_stages = 4, .w_stages = 2, .overlap = kEarly},
-             {.tokens = 112, .x_stages = 4, .w_stages = 2, .overlap = kEarly}});
+      pool,
+      {{.x = DType::bf16, .tokens = 72, .x_stages = 4, .w_stages = 2, .overlap = kFirst},
+       {.tokens = 80, .cluster_n = 2, .x_stages = 4, .w_stages = 2, .overlap = kEarly},
+       {.tokens = 112, .x_stages = 4, .w_stages = 2, .overlap = kEarly},
+       {.weights = kMxfp4, .x = DType::bf16, .tokens = 72, .x_stages = 4, .w_stages = 2, .overlap = kFirst}});
   return pool;
 }
 

@@ -261,7 +261,8 @@ TEST(chain_explore, lists_by_hand_are_those_of_the_source) {
         for (size_t at = source.find(name); at != std::string::npos; at = source.find(name, at + 1)) ++count;
       return count;
     };
-    EXPECT_EQ(calls({"Launch::wait()", "Launch::wait_for_weights()", "::wait_for_prerequisites()"}),
+    EXPECT_EQ(calls({"Launch::fill(", "Launch::wait()", "Launch::wait_for_weights()",
+                     "::wait_for_prerequisites()"}),
               kernel.waits)
         << kernel.file;
     EXPECT_EQ(calls({"Launch::begin()", "Launch::loaded()", "::launch_dependents()"}), kernel.triggers)
