@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts the results of the parts of a certificate's sections. It reads gtest's JSON, pytest's junit files, the JSON of
-`sluice verify --records` and `sluice rows`, and the lines of the sanitizers' tool. A part without a readable result
+`sluice_lab verify --records` and `sluice_lab rows`, and the lines of the sanitizers' tool. A part without a readable result
 counts as a finding: a crash, or a missing tool. Used by certify.py.
 """
 import dataclasses
@@ -107,9 +107,9 @@ def from_junit(folder: pathlib.Path) -> Result:
 
 
 def from_records(path: pathlib.Path) -> Result:
-    """Reads {"checked", "right", "wrong": [{...}], "passed_over": [text]} of `sluice verify --records --json`."""
+    """Reads {"checked", "right", "wrong": [{...}], "passed_over": [text]} of `sluice_lab verify --records --json`."""
     result = Result()
-    told = read_json(path, result, "`sluice verify --records --json` left no result: does this build have it?")
+    told = read_json(path, result, "`sluice_lab verify --records --json` left no result: does this build have it?")
     result.cases = result.kernels = number(told.get("checked", 0))
     result.tests, result.skipped = number(told.get("right", 0)), [str(text) for text in told.get("passed_over", [])]
     for wrong in told.get("wrong", []):
@@ -118,9 +118,9 @@ def from_records(path: pathlib.Path) -> Result:
 
 
 def from_rows(path: pathlib.Path) -> Result:
-    """Reads `sluice rows --json`: the verified points. A figure beyond its limit is reported, but is not a fault."""
+    """Reads `sluice_lab rows --json`: the verified points. A figure beyond its limit is reported, but is not a fault."""
     result = Result()
-    told = read_json(path, result, "`sluice rows --json` left no result: does this build have it?")
+    told = read_json(path, result, "`sluice_lab rows --json` left no result: does this build have it?")
     for layer in told.get("layers", []):
         if "error" in layer or "error" in layer.get("first_calls", {}):
             result.add(f"{layer['name']}: {layer.get('error') or layer['first_calls']['error']}")
@@ -136,7 +136,7 @@ def from_rows(path: pathlib.Path) -> Result:
     return result
 
 
-# Limits for `sluice rows`: slowdown against the best kernel for each number of rows, kernels per layer, and
+# Limits for `sluice_lab rows`: slowdown against the best kernel for each number of rows, kernels per layer, and
 # the longest first call in us.
 ROW_BARS = {"mean_loss": 0.015, "worst_loss": 0.08, "most_kernels": 12, "worst_call_us": 2000.0}
 

@@ -124,7 +124,7 @@ def range_of_rows(data) -> str:
     mean, worst = sum(row["mean_loss"] for row in rows) / len(rows), max(rows, key=lambda row: row["worst_loss"])
     most = max(row["kernels"] for row in rows)
     return titled("Few kernels for a range of rows", f"For a range of rows `prepare` makes at most {most:g} kernels. The peer is sluice's own kernel for each number of rows.",
-                  f"They take {percent(mean)} longer in the mean of {len(rows)} layers, {percent(worst['worst_loss'])} at worst ({worst['layer']}), by `sluice rows` at "
+                  f"They take {percent(mean)} longer in the mean of {len(rows)} layers, {percent(worst['worst_loss'])} at worst ({worst['layer']}), by `sluice_lab rows` at "
                   f"{data.commit('rows')}.", "Cause: the planner fits tiles to the number of rows, and so few kernels cannot fit all of them ([0031](decisions/0031-kernels-of-fixed-rows.md)).")
 
 

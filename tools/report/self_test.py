@@ -236,7 +236,7 @@ def check_ranges(folder: Folder) -> None:
     folder.put("rows.json", {"schema": "sluice-rows-1", "commit": "0123abcd" * 5, "layers": [layer, {"name": "another", "error": "out of memory"}]})
     found, failed = folder.rows("ranges")
     assert found["wrong"] == 2 and failed["failed"] == "out of memory" and failed["mean_loss"] is None, (found, failed)
-    assert "1.2 % longer in the mean of 1 layers, 5.0 % at worst (a layer), by `sluice rows` at 0123abc." in flat(folder.page("performance-losses.md"))
+    assert "1.2 % longer in the mean of 1 layers, 5.0 % at worst (a layer), by `sluice_lab rows` at 0123abc." in flat(folder.page("performance-losses.md"))
 
 
 def check_int4_peers(folder: Folder) -> None:
