@@ -4,10 +4,9 @@
 #include <charconv>
 #include <limits>
 
+#include <sluice/messages/errors.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
-
-#include "bench/errors.h"
 
 namespace sluice::bench {
 

@@ -8,12 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include <sluice/messages/errors.h>
 #include <sluice/plan/text/json_text.h>
 #include <sluice/run/text_file.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
-
-#include "bench/errors.h"
 
 namespace sluice::bench {
 namespace {

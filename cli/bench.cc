@@ -9,13 +9,13 @@
 #include <optional>
 
 #include <sluice/bench/session.h>
+#include <sluice/messages/errors.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
 
 #include "cli/bench_table.h"
 #include "cli/bounded.h"
 #include "cli/command_line.h"
-#include "cli/errors.h"
 #include "cli/measure_flags.h"
 #include "cli/packed_bars.h"
 #include "cli/requests.h"

@@ -12,12 +12,12 @@
 
 #include <sluice/bench/verify.h>
 #include <sluice/compile.h>
+#include <sluice/messages/errors.h>
 #include <sluice/rows.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
 
 #include "cli/bounded.h"
-#include "cli/errors.h"
 #include "cli/row_range.h"
 #include "cli/target.h"
 #include "cli/terminal.h"

@@ -5,11 +5,11 @@
 
 #include <CLI/CLI.hpp>
 
+#include <sluice/messages/errors.h>
 #include <sluice/try.h>
 
 #include "cli/bounded.h"
 #include "cli/command_line.h"
-#include "cli/errors.h"
 #include "cli/target.h"
 #include "cli/value_checks.h"
 

@@ -5,11 +5,10 @@
 #include <algorithm>
 
 #include <sluice/bench/chain.h>
+#include <sluice/messages/errors.h>
 #include <sluice/spec/packed.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
-
-#include "cli/errors.h"
 
 namespace sluice::cli {
 namespace {

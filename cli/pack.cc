@@ -10,12 +10,12 @@
 
 #include <sluice/bench/parse.h>
 #include <sluice/bench/whole_file.h>
+#include <sluice/messages/errors.h>
 #include <sluice/pack_weights.h>
 #include <sluice/spec/packing.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
 
-#include "cli/errors.h"
 #include "cli/problem_flags.h"
 #include "cli/table.h"
 #include "cli/verb.h"

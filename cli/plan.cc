@@ -12,11 +12,11 @@
 #include <sstream>
 
 #include <sluice/compile.h>
+#include <sluice/messages/errors.h>
 #include <sluice/rows.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
 
-#include "cli/errors.h"
 #include "cli/requests.h"
 #include "cli/row_range.h"
 #include "cli/table.h"

@@ -11,12 +11,12 @@
 #include <sluice/bench/sets.h>
 #include <sluice/choices.h>
 #include <sluice/conv.h>
+#include <sluice/messages/errors.h>
 #include <sluice/spec/packed.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
 
 #include "cli/bounded.h"
-#include "cli/errors.h"
 #include "cli/problem_flags.h"
 #include "cli/value_checks.h"
 

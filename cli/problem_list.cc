@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include <sluice/bench/problem_list.h>
+#include <sluice/messages/errors.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
 
-#include "cli/errors.h"
 #include "cli/requests.h"
 #include "cli/value_checks.h"
 

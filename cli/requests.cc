@@ -11,10 +11,9 @@
 
 #include <sluice/bench/sets.h>
 #include <sluice/conv.h>
+#include <sluice/messages/errors.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
-
-#include "cli/errors.h"
 
 namespace sluice::cli {
 namespace {

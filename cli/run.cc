@@ -11,12 +11,12 @@
 #include <sluice/bench/session.h>
 #include <sluice/bench/sets.h>
 #include <sluice/compile.h>
+#include <sluice/messages/errors.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
 
 #include "cli/bench_table.h"
 #include "cli/bounded.h"
-#include "cli/errors.h"
 #include "cli/requests.h"
 #include "cli/run_report.h"
 #include "cli/target.h"

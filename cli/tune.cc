@@ -10,12 +10,12 @@
 
 #include <sluice/bench/tune.h>
 #include <sluice/machine.h>
+#include <sluice/messages/errors.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
 
 #include "cli/bounded.h"
 #include "cli/command_line.h"
-#include "cli/errors.h"
 #include "cli/measure_flags.h"
 #include "cli/requests.h"
 #include "cli/target.h"

@@ -13,13 +13,13 @@
 #include <sluice/bench/request.h>
 #include <sluice/check/packed_check.h>
 #include <sluice/check/verify.h>
+#include <sluice/messages/errors.h>
 #include <sluice/run/driver/events.h>
 #include <sluice/try.h>
 
 #include "bench/host/host_problem.h"
 #include "bench/host/packed_host.h"
 #include "cli/bounded.h"
-#include "cli/errors.h"
 #include "cli/measure_flags.h"
 #include "cli/requests.h"
 #include "cli/target.h"

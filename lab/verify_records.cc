@@ -8,6 +8,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include <sluice/messages/errors.h>
 #include <sluice/plan/records/record_book.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
@@ -15,7 +16,6 @@
 #include "bench/shapes.h"
 #include "bench/tune/gpu.h"
 #include "cli/command_line.h"
-#include "cli/errors.h"
 #include "cli/exit_code.h"
 #include "cli/terminal.h"
 #include "cli/watchdog.h"

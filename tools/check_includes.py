@@ -31,8 +31,9 @@ ROOMS = {
     "twin": {"twin", "public", "spec", "kernels", "sluice/device/pipeline.cuh", "reference", "std", "posix", "vendor"},
     "chain": {"chain", "plan", "run", "public", "spec", "std"},
     "check": {"check", "reference", "plan", "run", "public", "spec", "registry", "std", "vendor"},
-    "bench": {"bench", "chain", "check", "plan", "run", "reference", "registry", "twin", "public", "spec", "std", "posix", "vendor", "cuda"},
-    "cli": {"cli", "public", "spec", "std", "posix", "vendor"},  # the tool: what a user's program may include
+    "messages": {"messages", "public", "std", "vendor"},
+    "bench": {"bench", "messages", "chain", "check", "plan", "run", "reference", "registry", "twin", "public", "spec", "std", "posix", "vendor", "cuda"},
+    "cli": {"cli", "messages", "public", "spec", "std", "posix", "vendor"},  # the tool: what a user's program may include
     "lab": ANYTHING,  # the authors' tool; no other room lists it
     "examples": {"public", "std", "cuda_runtime.h"},  # as a user's program would
 }
@@ -42,7 +43,7 @@ PURE = ("choices.h", "device_info.h", "names.h", "options.h", "plan.h", "records
 ROOM_OF_FOLDER = [  # the first matching prefix decides
     *((f"include/sluice/{name}", "pure") for name in PURE),
     ("sluice/spec/", "spec"), ("sluice/device/", "device"), ("sluice/plan/", "plan"), ("sluice/run/", "run"), ("sluice/chain/", "chain"),
-    ("sluice/check/", "check"),
+    ("sluice/check/", "check"), ("sluice/messages/", "messages"),
     ("sluice/reference/", "reference"), ("sluice/twin/", "twin"), ("sluice/c_api/", "c_api"), ("include/sluice/", "public"), ("cli/", "cli"),
     ("bench/", "bench"), ("lab/", "lab"), ("examples/", "examples"),
 ]

@@ -26,7 +26,7 @@ PARTS = {
     "host": ("include/**/*.h", *(f"sluice/{room}/**/*.{end}" for room in ("plan", "run", "chain", "check", "c_api") for end in ("cc", "h"))),
     "records": ("sluice/plan/records/shipped/*.json",),
     "python": ("python/sluice/**/*.py",),
-    "tests": tuple(f"{room}/**/*.{end}" for room in ("tests/gpu", "sluice/reference", "bench", "cli", "lab") for end in ("cc", "h")),
+    "tests": tuple(f"{room}/**/*.{end}" for room in ("tests/gpu", "sluice/reference", "sluice/messages", "bench", "cli", "lab") for end in ("cc", "h")),
 }
 NOT_EMBEDDED = "sluice/kernels/registry.h"  # cmake/SluiceEmbed.cmake has the reason
 DIGITS = 12

@@ -6,10 +6,10 @@
 
 #include <sluice/chain.h>
 #include <sluice/check/packed_check.h>
+#include <sluice/messages/errors.h>
 #include <sluice/try.h>
 
 #include "bench/contender/sluice_contender.h"
-#include "bench/errors.h"
 
 namespace sluice::bench {
 namespace {

@@ -8,8 +8,7 @@
 
 #include <sluice/bench/parse.h>
 #include <sluice/chain.h>
-
-#include "bench/errors.h"
+#include <sluice/messages/errors.h>
 
 namespace sluice::bench {
 namespace {

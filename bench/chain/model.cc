@@ -9,13 +9,13 @@
 
 #include <sluice/bench/chain.h>
 #include <sluice/bench/parse.h>
+#include <sluice/messages/errors.h>
 #include <sluice/plan/text/json_text.h>
 #include <sluice/run/text_file.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
 
 #include "bench/chain/layer_rules.h"
-#include "bench/errors.h"
 
 namespace sluice::bench {
 namespace {

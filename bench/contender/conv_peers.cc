@@ -6,12 +6,12 @@
 
 #include <algorithm>
 
+#include <sluice/messages/errors.h>
 #include <sluice/run/driver/memory.h>
 #include <sluice/spec/conv_problem.h>
 #include <sluice/try.h>
 
 #include "bench/device.h"
-#include "bench/errors.h"
 
 namespace sluice::bench {
 namespace {

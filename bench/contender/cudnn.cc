@@ -5,10 +5,10 @@
 
 #include <cstdlib>
 
+#include <sluice/messages/errors.h>
 #include <sluice/try.h>
 
 #include "bench/contender/shared_library.h"
-#include "bench/errors.h"
 
 namespace sluice::bench {
 namespace {

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <set>
 
+#include <sluice/messages/errors.h>
 #include <sluice/try.h>
 
 #include "bench/contender/cudnn_graph.h"
 #include "bench/contender/cudnn_problem.h"
-#include "bench/errors.h"
 
 namespace sluice::bench {
 

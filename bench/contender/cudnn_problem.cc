@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include <sluice/messages/errors.h>
 #include <sluice/try.h>
 
 #include "bench/contender/cudnn_graph.h"
 #include "bench/device.h"
-#include "bench/errors.h"
 
 namespace sluice::bench {
 namespace {

@@ -6,10 +6,10 @@
 
 #include <chrono>
 
+#include <sluice/messages/errors.h>
 #include <sluice/try.h>
 
 #include "bench/conv.h"
-#include "bench/errors.h"
 #include "bench/host/host_problem.h"
 #include "bench/host/packed_host.h"
 #include "bench/shapes.h"

@@ -5,13 +5,13 @@
 #include <fstream>
 
 #include <sluice/bench/parse.h>
+#include <sluice/messages/errors.h>
 #include <sluice/spec/packed.h>
 #include <sluice/text.h>
 #include <sluice/try.h>
 
 #include "cli/bounded.h"
 #include "cli/chain/flags.h"
-#include "cli/errors.h"
 #include "cli/requests.h"
 
 namespace sluice::cli {

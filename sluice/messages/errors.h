@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors with formatted messages, for bench/ and lab/. The tool has its own, since it includes no bench/.
+// Errors with formatted messages, for bench/, cli/ and lab/. A folder of its own, since cli/ includes no
+// bench/.
 #pragma once
 
 #include <fmt/format.h>
