@@ -164,7 +164,7 @@ def chain_rows(path: pathlib.Path) -> list[dict]:
 
 
 def ranges(folder: pathlib.Path) -> list[dict]:
-    """A line a layer: few kernels for a range of rows beside a kernel for each number of rows (`sluice_lab rows`)."""
+    """One line per layer: few kernels for a range of rows beside a kernel for each number of rows (`sluice_lab rows`)."""
     rows = []
     for layer in load(folder / "rows.json", "sluice-rows-1").get("layers", ()):
         timed = layer.get("measured", {})

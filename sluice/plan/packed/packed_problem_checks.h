@@ -18,7 +18,7 @@ inline constexpr i64 kMaxResidualTokens = 64;
 /// misaligned, invalid_config (the weight format).
 Result<Problem> check_packed(const Problem& problem);
 /// Returns the one spelling of a product, with its strides: fields that are not read have their defaults.
-/// What check_packed() refuses stays as it is.
+/// A problem that check_packed() refuses is returned as it is.
 Problem one_spelling(Problem problem);
 
 /// Returns the narrow kernel's config with the fields that the problem decides; the planner chooses tile and
