@@ -24,6 +24,8 @@
 #include <sluice/records.h>
 #include <sluice/spec/smem_room.h>
 
+struct CUgraph_st;
+
 namespace sluice {
 
 /// A product. B, scale_b, bias and gamma count as weights: they are read before earlier launches have ended.
@@ -53,15 +55,20 @@ struct QuantizerStep {
 };
 
 /// Launches of other libraries between steps: attention, a rotation, an all-reduce. They begin when all
-/// earlier launches have ended. Later steps begin when these launches have ended, unless the step is
-/// `overlapped`.
+/// earlier launches have ended, unless they `wait`. Later steps begin when these launches have ended, unless
+/// the step is `overlapped`.
 struct ForeignStep {
   /// Enqueues into the given stream only, and the same number of `nodes` on each call. A launch behind an
   /// overlapped step relies on that number: capture checks it, Chain::enqueue cannot. Called once per
-  /// enqueue, from any thread. Exceptions pass through.
+  /// enqueue, from any thread. Exceptions pass through. Without it the step is a gap, where the caller
+  /// launches between two parts of the chain (Chain::enqueue_part).
   std::function<Result<void>(Stream)> enqueue{};
   int nodes = 1;               // nodes that it adds to a graph; 0: the step is skipped
-  int programmatic_edges = 0;  // programmatic edges between those nodes; the first node is an ordinary launch
+  int programmatic_edges = 0;  // programmatic edges between those nodes
+  /// True: the first node is a kernel that is launched dependent (programmatic stream serialisation), and
+  /// each of its CTAs waits (griddepcontrol.wait) before it reads what an earlier launch writes, before it
+  /// writes, and before it exits. The launch in front may then trigger. False: it is an ordinary launch.
+  bool waits = false;
   /// True: the last node is a kernel, and the next launch may begin once all of its CTAs have triggered
   /// (griddepcontrol.launch_dependents) or exited. Later steps may then read their weights early.
   bool overlapped = false;
@@ -71,6 +78,8 @@ struct ForeignStep {
   };
   std::vector<Range> reads{};   // shown by explain(); later writers of this memory wait anyway
   std::vector<Range> writes{};  // empty: unknown, so any memory; {{}}: no memory
+  /// Of a gap: the microseconds of the kernel that stands in its place while a chain is tuned or guarded.
+  double stand_in_us = 5;
 };
 
 class Step;
@@ -161,7 +170,7 @@ struct ChainPlan {
 };
 
 /// Plans every step. The first launch, and a step after a foreign step that is not overlapped, have no PDL
-/// wait. The last step has no trigger. Pure function.
+/// wait; a foreign step that waits must not be behind one. The last step has no trigger. Pure function.
 /// Errors, with the step's name: those of gemm::plan, and of norms and quantisers for their
 /// options and shapes. invalid_argument: the step sets a field that the chain sets, its position does not
 /// allow its overlap, or a quantiser needs two kernels. invalid_config: smem_limit or most_stages cannot be
@@ -214,15 +223,28 @@ class Chain {
   /// Steps outside of the repetition get those of `tuning.start`. A change is not kept if its results differ
   /// from those without overlap, as in guarded(). The contents of what the steps write are undefined
   /// afterwards. Foreign steps are enqueued, and must compute the same each time. So call it when weights are
-  /// loaded and nothing else is. Waits for the GPU. Errors: those of prepare() and of ChainGraph::capture();
-  /// invalid_argument (weights of less than three times L2; smem_limit or most_stages; negative seconds).
+  /// loaded and nothing else is. In a gap, a kernel of stand_in_us takes the place of the caller's launches,
+  /// so a record serves all that launch there. Waits for the GPU. Errors: those of prepare() and of
+  /// ChainGraph::capture(); invalid_argument (weights of less than three times L2; smem_limit or most_stages;
+  /// negative seconds).
   static Result<Chain> tune(const Device& device, std::span<const ChainStep> steps,
                             const ChainTuning& tuning = {});
 
   /// Enqueues all launches in order, without allocation or synchronisation; the stream may be capturing.
   /// `workspace`: at least workspace_bytes(), used by this stream only. Errors: workspace (too small; nothing
-  /// is launched), else the first error of a launch; earlier launches stay enqueued.
+  /// is launched), else the first error of a launch; earlier launches stay enqueued; invalid_argument (the
+  /// chain has gaps).
   Result<void> enqueue(Stream stream, const WorkspaceView& workspace = {}) const;
+  /// Enqueues the launches in front of gap `part`, back to the gap before it; part parts() - 1 is what
+  /// follows the last gap. Enqueue the parts in order and the gaps' launches between them, into one stream,
+  /// with nothing else between. As enqueue() otherwise. Error: invalid_argument (no such part).
+  Result<void> enqueue_part(int part, Stream stream, const WorkspaceView& workspace = {}) const;
+  int parts() const;  // gaps + 1
+  /// Checks that a captured graph holds the chain's launches in order, with what the gaps say between them,
+  /// and that each dependent launch has its programmatic edge. Other nodes may come before and behind. It
+  /// captures the parts into a stream of its own to compare. Errors: internal (names the first step that is
+  /// missing or has an ordinary edge, and what stands in front of it); driver.
+  Result<void> check(CUgraph_st* graph) const;
 
   const ChainPlan& plan() const;
   i64 workspace_bytes() const { return plan().workspace_bytes; }

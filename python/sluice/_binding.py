@@ -9,6 +9,9 @@ tensor may also be None. ``kFields`` in sluice/c_api/tvm_ffi_fields.h lists the 
     product(A, a, B, b, OUT, out, BIAS, bias, ACTIVATION, 1)       runs act(a b + bias)
     product(X, x, PACKED_BLOB, blob, OUT, out, *packed.fields)     runs a product of packed weights
     problem_of(A, a, B, b, OUT, out, PROBLEM, address)             fills in a ProblemStruct and runs nothing
+    add_product(STEPS, address, A, a, B, b, OUT, out)              adds the product to a chain's steps; so do
+                                                                   add_quantizer and add_norm
+    chain_run(CHAIN, address, PART, 0, DEVICE, 0)                  enqueues a part of a chain
     quantize(INPUT, x, OUTPUT, q, SCALES, s, GRANULARITY, 2)
     norm(INPUT, x, GAMMA, g, OUTPUT, y)
     pack(CODES, c, SCALES, s, BLOB, blob, *format.fields)          unpack(...) takes the same fields and is the inverse
@@ -49,6 +52,7 @@ GAMMA, SUM, SCALES, CODES, ZEROS = (FIELDS[name] for name in ("gamma", "sum", "s
 ALPHA, BETA, EPSILON, ACTIVATION = (FIELDS[name] for name in ("alpha", "beta", "epsilon", "activation"))
 USE_FAST_ACCUM, GATED, ADD, ANY_ORDER = (FIELDS[name] for name in ("use_fast_accum", "gated", "add", "any_order"))
 WORKSPACE, PROBLEM = FIELDS["workspace"], FIELDS["problem"]
+STEPS, CHAIN, PART, DEVICE = (FIELDS[name] for name in ("steps", "chain", "part", "device"))
 GRANULARITY, SCALE_GIVEN, GATE = (FIELDS[name] for name in ("granularity", "scale_given", "gate"))
 FORMAT = tuple(FIELDS[f"format.{name}"] for name in ("type", "group", "scale", "zeros", "order"))
 N, K = FIELDS["n"], FIELDS["k"]
@@ -66,8 +70,11 @@ norm = _module["norm"]
 pack = _module["pack"]
 unpack = _module["unpack"]
 convolution = _module["convolution"]
+chain_run = _module["chain_run"]
 problem_of, conv_problem_of = _module["product"], _module["convolution"]
+add_product, add_quantizer, add_norm = _module["product"], _module["quantize"], _module["norm"]
 problem_of.release_gil = conv_problem_of.release_gil = False  # they wait for nothing
+add_product.release_gil = add_quantizer.release_gil = add_norm.release_gil = False
 
 
 def format_fields(numbers: tuple) -> tuple:

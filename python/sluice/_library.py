@@ -13,7 +13,7 @@ from typing import Callable, NoReturn, Optional
 from . import errors
 from ._arguments import choice_of
 
-C_ABI = 12
+C_ABI = 13
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -87,6 +87,19 @@ class HoldingsStruct(ctypes.Structure):
     _fields_ = [("kernels", c_int64), ("workspaces", c_int64), ("workspace_bytes", c_int64)]
 
 
+class RangeStruct(ctypes.Structure):
+    _fields_ = [("data", c_void_p), ("bytes", c_int64)]
+
+
+class GapStruct(ctypes.Structure):
+    _fields_ = [*((name, c_int32) for name in ("nodes", "programmatic_edges", "waits", "triggers", "write_count")),
+                ("writes", POINTER(RangeStruct)), ("stand_in_us", c_double)]
+
+
+class ChainOptionsStruct(ctypes.Structure):
+    _fields_ = [("overlap", c_int32), ("search", c_int32), ("seconds", c_double), ("keep", c_int32)]
+
+
 class RowRangeStruct(ctypes.Structure):
     _fields_ = [("low", c_int64), ("high", c_int64)]
 
@@ -146,6 +159,18 @@ _FUNCTIONS = {
     "sluice_workspace_reset": ("status", [c_void_p, c_void_p]),
     "sluice_verify_workspaces": ("status", [c_void_p]),
     "sluice_reset_workspaces": ("status", [c_void_p]),
+    "sluice_steps_create": ("status", [POINTER(c_void_p)]),
+    "sluice_steps_free": (None, [c_void_p]),
+    "sluice_steps_count": (c_int32, [c_void_p]),
+    "sluice_steps_add_gap": ("status", [c_void_p, POINTER(GapStruct)]),
+    "sluice_steps_name": ("status", [c_void_p, c_char_p]),
+    "sluice_chain_create": ("status", [c_void_p, c_void_p, POINTER(ChainOptionsStruct), POINTER(c_void_p)]),
+    "sluice_chain_free": (None, [c_void_p]),
+    "sluice_chain_parts": (c_int32, [c_void_p]),
+    "sluice_chain_kernels": (c_int32, [c_void_p]),
+    "sluice_chain_programmatic_edges": (c_int32, [c_void_p]),
+    "sluice_chain_text": (c_char_p, [c_void_p]),
+    "sluice_chain_check": ("status", [c_void_p, c_void_p]),
     "sluice_packed_numbers_of": ("status", [POINTER(WeightFormatStruct), c_int64, c_int64, POINTER(PackedNumbersStruct)]),
     "sluice_compile_packer": ("status", [POINTER(WeightFormatStruct), POINTER(OptionsStruct), POINTER(CompiledStruct)]),
     "sluice_make_packer_ready": ("status", [c_void_p, POINTER(WeightFormatStruct)]),

@@ -212,7 +212,8 @@ Result<void> view_as_matrices(Given& given) {
   return b.kind == Kind::turned ? transpose(b) : Result<void>{};
 }
 
-/// Runs the call of `given`, or describes it where the caller asks for its problem.
+/// Runs the call of `given`, describes it where the caller asks for its problem, or adds it to a chain's
+/// steps.
 sluice_status run_or_describe(Given& given) {
   sluice_call& call = given.call;
   for (int i = 0; i < SLUICE_OPERANDS; ++i) {
@@ -225,6 +226,7 @@ sluice_status run_or_describe(Given& given) {
     *reinterpret_cast<sluice_problem*>(given.described) = *found;
     return SLUICE_OK;
   }
+  if (given.steps != 0) return sluice_steps_add_product(reinterpret_cast<sluice_steps*>(given.steps), &call);
   const sluice_array* const first = call.operands[SLUICE_A];
   sluice_device* device = nullptr;
   const auto refuse = [&] {

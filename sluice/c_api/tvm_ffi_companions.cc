@@ -40,6 +40,8 @@ sluice_status quantize(Given& given) {
                                  .scale_given = given.scale_given,
                                  .gate = given.gate,
                                  .workspace = given.call.workspace};
+  if (given.steps != 0)
+    return sluice_steps_add_quantizer(reinterpret_cast<sluice_steps*>(given.steps), &what);
   return run_on(
       what.input, what, [&] { return quantization_of(what); }, sluice_quantize);
 }
@@ -56,8 +58,15 @@ sluice_status norm(Given& given) {
                                   .scales = given.arrays[kScales].get(),
                                   .granularity = given.granularity,
                                   .epsilon = given.call.epsilon};
+  if (given.steps != 0) return sluice_steps_add_norm(reinterpret_cast<sluice_steps*>(given.steps), &what);
   return run_on(
       what.input, what, [&] { return normalization_of(what); }, sluice_norm);
+}
+
+/// Enqueues one part of a chain.
+sluice_status chain_run(Given& given) {
+  return sluice_chain_run(reinterpret_cast<const sluice_chain*>(given.chain), given.part,
+                          stream_of(given.device));
 }
 
 /// Packs or unpacks, in host memory or on a GPU.
@@ -91,6 +100,7 @@ extern "C" {
 
 SLUICE_PACKED(quantize)
 SLUICE_PACKED(norm)
+SLUICE_PACKED(chain_run)
 SLUICE_PACKED(pack)
 SLUICE_PACKED(unpack)
 

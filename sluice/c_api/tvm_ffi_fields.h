@@ -40,6 +40,10 @@ struct Given {
   // Quantisers and norms use these; packing uses call.problem.packed.
   int32_t granularity = 0, scale_given = 0, gate = 0;
   int64_t described = 0;  // address of a sluice_problem to fill in instead of running; 0: none
+  int64_t steps = 0;  // address of the sluice_steps to which the call is added instead of running; 0: none
+  // Only chain_run uses these.
+  int64_t chain = 0;
+  int32_t part = 0, device = 0;
 
   /// Reads the pairs. Errors: invalid_argument (a value of another type), internal (an odd number of
   /// arguments or an unknown field: the Python package has another version), those of check_shape.
@@ -90,6 +94,10 @@ inline constexpr Field kFields[] = {
     {"any_order", Kind::flag, SLUICE_FIELD(call.problem.any_order)},
     {"workspace", Kind::address, SLUICE_FIELD(call.workspace)},
     {"problem", Kind::address, SLUICE_FIELD(described)},
+    {"steps", Kind::address, SLUICE_FIELD(steps)},
+    {"chain", Kind::address, SLUICE_FIELD(chain)},
+    {"part", Kind::number, SLUICE_FIELD(part)},
+    {"device", Kind::number, SLUICE_FIELD(device)},
     {"granularity", Kind::number, SLUICE_FIELD(granularity)},
     {"scale_given", Kind::flag, SLUICE_FIELD(scale_given)},
     {"gate", Kind::number, SLUICE_FIELD(gate)},

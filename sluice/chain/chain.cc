@@ -51,7 +51,7 @@ std::vector<std::string> units_of(const ChainPlan& plan) {
 
 Result<Chain> Chain::prepare(const Device& device, const ChainPlan& plan, const gemm::Progress& progress) {
   SLUICE_TRY(check_chain_plan(plan));
-  auto impl = std::make_shared<Impl>(Impl{device, plan, {}});
+  auto impl = std::make_shared<Impl>(Impl{device, plan, {}, {}});
   // Compiles all units in parallel. Each kernel finds its unit in the cache below, and reports its own error.
   device.impl().cache.get_all(units_of(plan), device.options().jobs, progress);
   Kernels kernels(device, impl->plan);
@@ -63,6 +63,7 @@ Result<Chain> Chain::prepare(const Device& device, const ChainPlan& plan, const 
       return step_of(planned.step)->bind(kernel, planned);
     }();
     if (!bound) return Error{bound.error().code, step_name(planned.step, i) + ": " + bound.error().message};
+    if (!bound->launch) impl->gaps.push_back(impl->launches.size());
     impl->launches.push_back(*bound);
   }
   return Chain(std::move(impl));
@@ -76,15 +77,36 @@ Result<Chain> Chain::prepare(const Device& device, std::span<const ChainStep> st
 }
 
 Result<void> Chain::enqueue(Stream stream, const WorkspaceView& workspace) const {
+  if (parts() > 1)
+    return Error{
+        ErrorCode::invalid_argument,
+        "the chain has " + std::to_string(parts() - 1) +
+            " gaps, in which somebody else launches: enqueue its parts one by one (enqueue_part), or "
+            "give each gap its ForeignStep::enqueue"};
+  return enqueue_part(0, stream, workspace);
+}
+
+Result<void> Chain::enqueue_part(int part, Stream stream, const WorkspaceView& workspace) const {
+  if (part < 0 || part >= parts())
+    return Error{ErrorCode::invalid_argument, "part = " + std::to_string(part) + " must be in 0.." +
+                                                  std::to_string(parts() - 1) +
+                                                  ": the chain has one part more than gaps"};
   const i64 needed = impl_->plan.workspace_bytes;
   if (needed > 0 && (workspace.data == nullptr || workspace.bytes < needed))
     return Error{ErrorCode::workspace, "the chain needs " + std::to_string(needed) +
                                            " bytes of workspace and got " +
                                            std::to_string(workspace.data == nullptr ? 0 : workspace.bytes) +
                                            ": pass one that no other stream uses"};
-  for (const ChainLaunch& step : impl_->launches)
-    if (Result<void> launched = step.launch(workspace, stream); !launched) return launched;
+  const std::vector<size_t>& gaps = impl_->gaps;
+  const auto index = static_cast<size_t>(part);
+  const size_t end = index < gaps.size() ? gaps[index] : impl_->launches.size();
+  for (size_t i = index == 0 ? 0 : gaps[index - 1] + 1; i < end; ++i)
+    if (Result<void> launched = impl_->launches[i].launch(workspace, stream); !launched) return launched;
   return {};
+}
+
+int Chain::parts() const {
+  return static_cast<int>(impl_->gaps.size()) + 1;
 }
 
 const ChainPlan& Chain::plan() const {

@@ -78,7 +78,8 @@ std::vector<std::string> units_of(const ChainPlan& plan);
 struct Chain::Impl {
   Device device;
   ChainPlan plan;
-  std::vector<ChainLaunch> launches;
+  std::vector<ChainLaunch> launches;  // one per launched step, gaps included
+  std::vector<size_t> gaps;           // the launches that are gaps
 };
 
 }  // namespace sluice

@@ -97,8 +97,16 @@ struct Place {
 /// caller that is not allowed at the place is an error.
 Result<Overlap> overlap_at(const PlannedStep& planned, const ChainOptions& options, const Place& place) {
   const ChainStep& step = planned.step;
-  if (const std::optional<Overlap> own = step_of(step)->own_overlap()) return *own;
   const auto& [first, last, behind_foreign] = place;
+  if (std::optional<Overlap> own = step_of(step)->own_overlap()) {
+    if (behind_foreign && own->wait != Wait::none)
+      return refused(
+          "it waits, and the step before it is a foreign one that is not overlapped: join both to one step, "
+          "or "
+          "leave `waits` out");
+    if (first) own->wait = Wait::none;  // an ordinary launch, whatever it waits for
+    return *own;
+  }
   Overlap made{};
   if (options.overlap != ChainOverlap::off) {
     made.wait = options.overlap == ChainOverlap::wait_first ? Wait::first : Wait::weights_first;

@@ -35,7 +35,7 @@ struct StepRange {
 };
 
 struct ChainLaunch {
-  std::function<Result<void>(const WorkspaceView& workspace, Stream stream)> launch;
+  std::function<Result<void>(const WorkspaceView& workspace, Stream stream)> launch{};  // empty: a gap
   int kernels = 1;
   int programmatic = 0;  // how many of the kernels may start before the previous launch ends
 };
@@ -74,6 +74,8 @@ class Step {
   /// other steps. lets_go() returns whether the next launch may start before this step's launch ends.
   virtual std::optional<Overlap> own_overlap() const { return std::nullopt; }
   virtual bool lets_go() const { return true; }
+  /// Returns whether the caller launches in the step's place, between two parts of the chain.
+  virtual bool is_gap() const { return false; }
 
   /// plan() returns the plan of a launch without overlap. with_overlap() returns it with one; an overlap
   /// changes nothing else of a plan. Error invalid_config: the kernel cannot have that overlap.

@@ -124,6 +124,12 @@ KernelLists sum_parts_lists() {
   return {{cta, cta}};
 }
 
+KernelLists gap_lists() {
+  const std::vector<AgentList> cta{
+      {"threads", {kTrigger, kWait, reads(Operand::tokens), writes(Operand::output)}}};
+  return {{cta, cta}};
+}
+
 KernelLists foreign_lists(bool triggers) {
   const std::vector<AgentList> cta{
       {"threads", join({when(triggers, kTrigger), {reads(Operand::tokens), writes(Operand::output)}})}};

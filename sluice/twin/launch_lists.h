@@ -56,6 +56,9 @@ KernelLists quantize_lists(Overlap overlap);
 KernelLists sum_parts_lists();
 /// Returns the lists of a foreign kernel (not sluice's): it reads tokens, writes its output and never waits.
 KernelLists foreign_lists(bool triggers);
+/// Returns the lists of a gap's kernel that keeps both promises (ForeignStep): it triggers, waits, reads
+/// tokens and writes its output.
+KernelLists gap_lists();
 
 /// The name of the memory behind each operand; operands without a name are not accessed.
 struct LaunchArrays {

@@ -194,6 +194,53 @@ TEST(chain_mutants, a_launch_that_waits_for_the_next_one) {
   EXPECT_NE(found.failure->waiting.find("spins on flag"), std::string::npos) << found.failure->waiting;
 }
 
+// ---- a gap ----
+/// Product, gap and product: the gap's kernel triggers at its start, and the next product begins while the
+/// first still runs. The gap reads what the first writes, and writes what the third reads.
+Chain with_gap(KernelLists gap) {
+  Chain chain = with_second(std::move(gap));
+  chain.first = chain.third = product(kOne, kEager);
+  return chain;
+}
+/// Moves an event of a kernel's hand-written list to the front.
+KernelLists first(KernelLists lists, EventKind kind) {
+  for (std::vector<AgentList>& cta : lists.ctas)
+    for (AgentList& agent : cta) {
+      const auto at = std::find_if(agent.events.begin(), agent.events.end(),
+                                   [&](const OperandEvent& event) { return event.kind == kind; });
+      std::rotate(agent.events.begin(), at, at + 1);
+    }
+  return lists;
+}
+TEST(chain_mutants, a_gap_that_reads_or_writes_before_its_wait) {
+  const Chain clean = with_gap(gap_lists());
+  expect_falls(with_gap(first(gap_lists(), EventKind::read)), {"read_early"}, clean);
+  // Its output is a buffer that the first product still reads.
+  const auto reusing = [](KernelLists gap) {
+    Chain chain = with_gap(std::move(gap));
+    chain.arrays.second.output = chain.arrays.third.tokens = chain.arrays.first.tokens;
+    return chain;
+  };
+  expect_falls(reusing(first(gap_lists(), EventKind::write)), {"write_over_read"}, reusing(gap_lists()));
+}
+TEST(chain_mutants, a_gap_that_does_not_wait) {
+  expect_falls(with_gap(without(gap_lists(), EventKind::wait)), {"no_wait", "read_early"},
+               with_gap(gap_lists()));
+}
+/// It costs time and no bits: the next launch begins when the gap's CTAs have exited.
+TEST(chain_mutants, a_gap_that_does_not_trigger) {
+  expect_complete(explore_chain(with_gap(without(gap_lists(), EventKind::trigger)).launches()), "no trigger");
+}
+/// The next product waits for the launch directly in front of it, which is not the one that the chain knows.
+TEST(chain_mutants, a_gap_of_one_node_more) {
+  std::vector<ChainLaunch> launches = with_gap(gap_lists()).launches();
+  LaunchArrays elsewhere{.name = "more", .tokens = "u", .output = "v"};
+  launches.insert(launches.begin() + 2, launch_of(gap_lists(), elsewhere));
+  expect_complete(explore_chain(launches), "one that waits does no harm");
+  launches[2] = launch_of(without(gap_lists(), EventKind::wait), elsewhere);
+  EXPECT_EQ(caught_by(launches), (Kinds{"no_wait", "read_early"}));
+}
+
 // ---- the search ----
 /// Each Reduction of the search finds every bug.
 TEST(chain_mutants, fall_in_every_reduction) {

@@ -141,8 +141,8 @@ TEST_F(ForeignSteps, misuse_is_refused) {
     refused_plan(steps, code, mention);
   };
   const ErrorCode argument = ErrorCode::invalid_argument, aliasing = ErrorCode::aliasing;
-  refuse([](auto& s) { foreign_of(s[1]).enqueue = {}; }, argument,
-         "step 1 (attention): ForeignStep::enqueue is empty");
+  refuse([](auto& s) { foreign_of(s[1]) = {.nodes = 0}; }, argument,
+         "step 1 (attention): nodes = 0 and ForeignStep::enqueue is empty");
   refuse([](auto& s) { foreign_of(s[1]).nodes = -1; }, argument, "nodes = -1");
   refuse([](auto& s) { foreign_of(s[1]).programmatic_edges = 1; }, argument, "programmatic_edges = 1");
   refuse([](auto& s) { s[1].overlap = Overlap{}; }, argument, "has no overlap");

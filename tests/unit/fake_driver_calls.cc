@@ -276,8 +276,8 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
   }
   ++state->launches;
   if (stream != nullptr && stream->captured != nullptr) {
-    if (stream->captured->programmatic.empty()) stream->captured->first_smem = config->sharedMemBytes;
-    stream->captured->programmatic.push_back(dependent);
+    if (stream->captured->nodes.empty()) stream->captured->first_smem = config->sharedMemBytes;
+    stream->captured->nodes.push_back({CU_GRAPH_NODE_TYPE_KERNEL, function, dependent});
   }
   return CUDA_SUCCESS;
 }

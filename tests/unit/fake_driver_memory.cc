@@ -71,6 +71,11 @@ CUresult set(const char* name, CUdeviceptr target, unsigned char value, std::siz
   const Call call(name);
   if (call.code != CUDA_SUCCESS) return call.code;
   if (const CUresult refused = use_of(stream); refused != CUDA_SUCCESS) return refused;
+  auto* fake = stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD
+                   ? nullptr
+                   : reinterpret_cast<FakeStream*>(stream);
+  if (fake != nullptr && fake->captured != nullptr)
+    fake->captured->nodes.push_back({CU_GRAPH_NODE_TYPE_MEMSET, nullptr, false});
   std::memset(reinterpret_cast<void*>(target), value, bytes);
   return call.code;
 }
@@ -107,7 +112,7 @@ CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode) {
   static std::atomic<u64> last_id{0};
   auto& fake = *reinterpret_cast<FakeStream*>(stream);
   fake.captured = new FakeGraph;
-  fake.captured->programmatic.reserve(kMostCaptured);  // now, because a launch must not allocate
+  fake.captured->nodes.reserve(kMostCaptured);  // now, because a launch must not allocate
   fake.captured->mode = mode;
   fake.captured->thread = std::this_thread::get_id();
   fake.capture_id = ++last_id;
@@ -236,14 +241,14 @@ CUresult edges_of(CUgraph graph, CUgraphNode* from, CUgraphNode* to, CUgraphEdge
                   std::size_t* count) {
   const Call call("cuGraphGetEdges");
   if (call.code != CUDA_SUCCESS) return call.code;
-  const std::vector<bool>& kernels = reinterpret_cast<const FakeGraph*>(graph)->programmatic;
-  const std::size_t edges = kernels.empty() ? 0 : kernels.size() - 1;
+  std::vector<FakeNode>& nodes = reinterpret_cast<FakeGraph*>(graph)->nodes;
+  const std::size_t edges = nodes.empty() ? 0 : nodes.size() - 1;
   *count = std::min(*count, edges);
   for (std::size_t i = 0; i < *count; ++i) {
-    const bool programmatic = kernels[i + 1] && !state->full_edges;
+    const bool programmatic = nodes[i + 1].programmatic && !state->full_edges;
     if (programmatic && data == nullptr) return CUDA_ERROR_LOSSY_QUERY;
-    from[i] = reinterpret_cast<CUgraphNode>(i + 1);
-    to[i] = reinterpret_cast<CUgraphNode>(i + 2);
+    from[i] = reinterpret_cast<CUgraphNode>(&nodes[i]);
+    to[i] = reinterpret_cast<CUgraphNode>(&nodes[i + 1]);
     if (data == nullptr) continue;
     data[i] = {};
     data[i].type = static_cast<unsigned char>(programmatic ? CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
@@ -377,17 +382,30 @@ void fill_streams(DriverApi& api) {
     if (const CUresult refused = use_of(stream); refused != CUDA_SUCCESS) return refused;
     for (const u64 address : reinterpret_cast<const FakeGraph*>(executable)->wrong_writes)
       write_wrong(address);
-    const std::vector<bool>& kernels = reinterpret_cast<const FakeGraph*>(executable)->programmatic;
-    state->early = static_cast<int>(std::count(kernels.begin(), kernels.end(), true));
+    const std::vector<FakeNode>& kernels = reinterpret_cast<const FakeGraph*>(executable)->nodes;
+    state->early = static_cast<int>(std::count_if(kernels.begin(), kernels.end(),
+                                                  [](const FakeNode& node) { return node.programmatic; }));
     state->replayed_smem = reinterpret_cast<const FakeGraph*>(executable)->first_smem;
     return call.code;
   };
   api.cuGraphDestroy = [](CUgraph graph) {
     return destroy_graph("cuGraphDestroy", reinterpret_cast<FakeGraph*>(graph), state->alive.graphs);
   };
-  api.cuGraphGetNodes = [](CUgraph graph, CUgraphNode*, std::size_t* count) {
-    return *count = reinterpret_cast<const FakeGraph*>(graph)->programmatic.size(),
-           Call("cuGraphGetNodes").code;
+  api.cuGraphGetNodes = [](CUgraph graph, CUgraphNode* nodes, std::size_t* count) {
+    const Call call("cuGraphGetNodes");
+    std::vector<FakeNode>& all = reinterpret_cast<FakeGraph*>(graph)->nodes;
+    for (std::size_t i = 0; nodes != nullptr && i < std::min(*count, all.size()); ++i)
+      nodes[i] = reinterpret_cast<CUgraphNode>(&all[i]);
+    *count = nodes == nullptr ? all.size() : std::min(*count, all.size());
+    return call.code;
+  };
+  api.cuGraphNodeGetType = [](CUgraphNode node, CUgraphNodeType* type) {
+    *type = reinterpret_cast<const FakeNode*>(node)->type;
+    return Call("cuGraphNodeGetType").code;
+  };
+  api.cuGraphKernelNodeGetParams = [](CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* params) {
+    params->func = reinterpret_cast<const FakeNode*>(node)->function;
+    return Call("cuGraphKernelNodeGetParams").code;
   };
   api.cuGraphGetEdges = edges_of;
   api.cuGraphExecDestroy = [](CUgraphExec executable) {

@@ -30,9 +30,15 @@ struct FakeUserObject {
   CUhostFn destroy;
   unsigned references;
 };
-/// A capture or the graph made of it: a sequence of kernels, each with the edge from the previous one.
+/// A node of a graph and the edge from the previous one. Its address is its handle.
+struct FakeNode {
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_KERNEL;
+  CUfunction function = nullptr;
+  bool programmatic = false;  // it was launched so that it may start early
+};
+/// A capture or the graph made of it: a sequence of nodes.
 struct FakeGraph {
-  std::vector<bool> programmatic;  // true for kernel i if it was launched so that it may start early
+  std::vector<FakeNode> nodes;
   std::vector<FakeUserObject*> objects{};
   u32 first_smem = 0;               // shared memory of its first launch
   std::vector<u64> wrong_writes{};  // results that a replay overwrites (FakeDriver::make_wrong)

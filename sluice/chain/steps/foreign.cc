@@ -8,12 +8,19 @@
 namespace sluice {
 namespace {
 
+constexpr double kLongestStandInUs = 10000;
+
 class Foreign : public Step {
  public:
   explicit Foreign(const ForeignStep& step) : step_(step) {}
 
   Result<void> check(const ChainStep& step) const override {
-    if (!step_.enqueue) return refused("ForeignStep::enqueue is empty: it must enqueue the step's launches");
+    if (!step_.enqueue && step_.nodes == 0)
+      return refused(
+          "nodes = 0 and ForeignStep::enqueue is empty: a gap has at least one launch; leave it out");
+    if (!(step_.stand_in_us >= 0 && step_.stand_in_us <= kLongestStandInUs))
+      return refused("stand_in_us = " + std::to_string(step_.stand_in_us) + " must be in 0.." +
+                     std::to_string(static_cast<int>(kLongestStandInUs)) + " microseconds");
     if (step_.nodes < 0 || step_.programmatic_edges < 0 ||
         step_.programmatic_edges > std::max(step_.nodes - 1, 0))
       return refused("nodes = " + std::to_string(step_.nodes) +
@@ -41,8 +48,10 @@ class Foreign : public Step {
   bool writes_anything() const override { return step_.writes.empty(); }
 
   std::optional<Overlap> own_overlap() const override {
-    return Overlap{Wait::none, step_.overlapped ? Trigger::at_start : Trigger::never};
+    return Overlap{step_.waits ? Wait::first : Wait::none,
+                   step_.overlapped ? Trigger::at_start : Trigger::never};
   }
+  bool is_gap() const override { return !step_.enqueue; }
   bool lets_go() const override { return step_.overlapped; }
 
   Result<StepPlan> plan(const PlanRequest&) const override { return StepPlan(); }
@@ -53,18 +62,24 @@ class Foreign : public Step {
   bool agrees(const StepPlan&) const override { return true; }
   Overlap overlap_of(const StepPlan&) const override { return *own_overlap(); }
   double estimate_us(const StepPlan&, const DeviceInfo&) const override { return 0; }
-  Result<ChainLaunch> bind(const std::any&, const PlannedStep&) const override {
-    return ChainLaunch{
-        .launch = [enqueue = step_.enqueue](const WorkspaceView&, Stream stream) { return enqueue(stream); },
-        .kernels = step_.nodes,
-        .programmatic = step_.programmatic_edges};
+  Result<ChainLaunch> bind(const std::any&, const PlannedStep& planned) const override {
+    ChainLaunch made{.kernels = step_.nodes,
+                     .programmatic = step_.programmatic_edges + programmatic_of(planned)};
+    if (!is_gap())
+      made.launch = [enqueue = step_.enqueue](const WorkspaceView&, Stream stream) {
+        return enqueue(stream);
+      };
+    return made;
   }
 
   bool may_have(const TunedStep&, const DeviceInfo&) const override { return false; }
   bool put(const TunedStep&, ChainStep&) const override { return false; }
-  StepRecipe recipe() const override { return ForeignRecipe{.overlapped = step_.overlapped}; }
+  StepRecipe recipe() const override {
+    return ForeignRecipe{.overlapped = step_.overlapped, .waits = step_.waits};
+  }
   std::string text(const StepPlan&) const override {
-    return std::to_string(step_.nodes) + " foreign" + (step_.overlapped ? ", overlapped" : "");
+    return std::to_string(step_.nodes) + (is_gap() ? " of a gap" : " foreign") +
+           (step_.waits ? ", waits" : "") + (step_.overlapped ? ", overlapped" : "");
   }
 
  private:

@@ -15,6 +15,7 @@
 
 #include <sluice/chain/step.h>
 #include <sluice/chain/tuning/outputs.h>
+#include <sluice/chain/tuning/stand_in.h>
 #include <sluice/plan/dense/tuned_choice.h>
 #include <sluice/plan/packed/packed_cost_model.h>
 #include <sluice/run/device/device_impl.h>
@@ -379,7 +380,8 @@ Result<Chain> searched(const Device& device, std::span<const ChainStep> steps, c
   const ChainOptions& start = request.tuning.start;
   if (start.smem_limit > 0 || start.most_stages > 0)
     return refused("smem_limit and most_stages choose kernels, and so does a tuner: leave them out");
-  SLUICE_TAKE(const tuning::Tuning tuning, tune_steps(device, steps, asked, memo, request));
+  SLUICE_TAKE(const std::vector<ChainStep> filled, tuning::with_stand_ins(device, steps));
+  SLUICE_TAKE(const tuning::Tuning tuning, tune_steps(device, filled, asked, memo, request));
   const auto& [off, found] = tuning.found.confirmed;
   const bool gains = is_safely_faster(found, off);
   const double share = static_cast<double>(tuning.repeats.period) / static_cast<double>(steps.size());
@@ -387,8 +389,11 @@ Result<Chain> searched(const Device& device, std::span<const ChainStep> steps, c
   if (request.tuning.keep)
     static_cast<void>(
         keep_record(device, record_of(device, tuning, gains, share * found.median, share * off.median)));
+  std::vector<ChainStep> found_steps = tuning.steps;
+  for (size_t i = 0; i < steps.size(); ++i)
+    if (step_of(steps[i])->is_gap()) found_steps[i] = steps[i];
   SLUICE_TAKE(const ChainPlan plan,
-              plan_chosen(tuning.steps, device.info(), {.overlap = ChainOverlap::off}, device.records(),
+              plan_chosen(found_steps, device.info(), {.overlap = ChainOverlap::off}, device.records(),
                           choices_of(tuning, gains ? tuning.found.choices : tuning.alone), memo));
   return Chain::prepare(device, plan);
 }

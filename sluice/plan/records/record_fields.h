@@ -171,6 +171,7 @@ void recipe_fields(Visitor& v, Values& recipe) {
 template <class Visitor, Is<ForeignRecipe> Values>
 void recipe_fields(Visitor& v, Values& recipe) {
   v.flag("overlapped", recipe.overlapped);
+  v.flag_if("waits", recipe.waits);
 }
 
 /// Reads `chain` (tuned_chain.cc). Returns the first fault, or "" if there is none.

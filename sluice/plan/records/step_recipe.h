@@ -33,7 +33,7 @@ struct QuantizerRecipe {
 
 /// A foreign step, whose work is unknown: all foreign steps have the same recipe.
 struct ForeignRecipe {
-  bool overlapped = false;
+  bool overlapped = false, waits = false;
 
   constexpr auto operator<=>(const ForeignRecipe&) const = default;
 };

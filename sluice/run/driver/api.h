@@ -27,7 +27,8 @@ namespace sluice {
   X(cuThreadExchangeStreamCaptureMode) X(cuUserObjectCreate) X(cuUserObjectRelease)                         \
   X(cuEventCreate) X(cuEventRecord) X(cuEventSynchronize) X(cuEventElapsedTime) X(cuEventDestroy)           \
   X(cuGraphInstantiate) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphDestroy) X(cuGraphExecDestroy)           \
-  X(cuGraphGetNodes) X(cuGraphGetEdges) X(cuGraphRetainUserObject)
+  X(cuGraphGetNodes) X(cuGraphGetEdges) X(cuGraphRetainUserObject)                                          \
+  X(cuGraphNodeGetType) X(cuGraphKernelNodeGetParams)
 /// Functions that an older driver may lack; their entries are null then. Only queries about the GPU use them.
 #define SLUICE_OPTIONAL_DRIVER_CALLS(X)                                                                     \
   X(cuOccupancyMaxActiveClusters) X(cuDeviceGetPCIBusId) X(cuDeviceGetUuid)

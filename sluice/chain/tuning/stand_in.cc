@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sluice/chain/tuning/stand_in.h>
+
+#include <sluice/chain/step.h>
+#include <sluice/run/device/device_impl.h>
+#include <sluice/run/driver/launch.h>
+#include <sluice/try.h>
+
+namespace sluice::tuning {
+namespace {
+
+constexpr u32 kThreads = 128;
+
+struct StandInParams {
+  u32 nanoseconds, waits, triggers;
+};
+constexpr const char* kUnit = R"(struct StandInParams { unsigned nanoseconds, waits, triggers; };
+__device__ unsigned long long now() {
+  unsigned long long time;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
+  return time;
+}
+extern "C" __global__ void __launch_bounds__(128) sluice_entry(const __grid_constant__ StandInParams params) {
+  if (params.triggers) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  if (params.waits) asm volatile("griddepcontrol.wait;" ::: "memory");
+  const unsigned long long end = now() + params.nanoseconds;
+  while (now() < end) {}
+}
+)";
+
+}  // namespace
+
+Result<std::vector<ChainStep>> with_stand_ins(const Device& device, std::span<const ChainStep> steps) {
+  std::vector<ChainStep> made(steps.begin(), steps.end());
+  std::shared_ptr<const Module> module;
+  for (size_t i = 0; i < made.size(); ++i) {
+    if (!step_of(made[i])->is_gap()) continue;
+    if (module == nullptr) {
+      SLUICE_TAKE(module, device.impl().load_unit(kUnit, 0));
+    }
+    auto& gap = std::get<ForeignStep>(made[i].work);
+    const StandInParams params{static_cast<u32>(gap.stand_in_us * 1e3), gap.waits, gap.overlapped};
+    // The planner makes the first launch of a chain an ordinary one, whatever it waits for.
+    const bool dependent = gap.waits && i > 0;
+    gap.nodes = 1;
+    gap.programmatic_edges = 0;
+    gap.writes = {{}};
+    gap.enqueue = [device, module, params, dependent](Stream stream) -> Result<void> {
+      const ContextScope scope(*device.impl().primary);
+      SLUICE_TRY(scope.entered());
+      return launch_kernel(*device.impl().api, module->function(),
+                           {.grid_x = static_cast<u32>(device.impl().info().sm_count),
+                            .block_x = kThreads,
+                            .dependent = dependent},
+                           &params, stream);
+    };
+  }
+  return made;
+}
+
+}  // namespace sluice::tuning
