@@ -11,7 +11,7 @@ tensor may also be None. ``kFields`` in sluice/c_api/tvm_ffi_fields.h lists the 
     problem_of(A, a, B, b, OUT, out, PROBLEM, address)             fills in a ProblemStruct and runs nothing
     add_product(STEPS, address, A, a, B, b, OUT, out)              adds the product to a chain's steps; so do
                                                                    add_quantizer and add_norm
-    chain_run(CHAIN, address, PART, 0, DEVICE, 0)                  enqueues a part of a chain
+    chain_run(CHAIN, address, PART, 0, A, any_tensor)              enqueues a part of a chain on the stream of the tensor's framework
     quantize(INPUT, x, OUTPUT, q, SCALES, s, GRANULARITY, 2)
     norm(INPUT, x, GAMMA, g, OUTPUT, y)
     pack(CODES, c, SCALES, s, BLOB, blob, *format.fields)          unpack(...) takes the same fields and is the inverse
@@ -52,7 +52,7 @@ GAMMA, SUM, SCALES, CODES, ZEROS = (FIELDS[name] for name in ("gamma", "sum", "s
 ALPHA, BETA, EPSILON, ACTIVATION = (FIELDS[name] for name in ("alpha", "beta", "epsilon", "activation"))
 USE_FAST_ACCUM, GATED, ADD, ANY_ORDER = (FIELDS[name] for name in ("use_fast_accum", "gated", "add", "any_order"))
 WORKSPACE, PROBLEM = FIELDS["workspace"], FIELDS["problem"]
-STEPS, CHAIN, PART, DEVICE = (FIELDS[name] for name in ("steps", "chain", "part", "device"))
+STEPS, CHAIN, PART = (FIELDS[name] for name in ("steps", "chain", "part"))
 GRANULARITY, SCALE_GIVEN, GATE = (FIELDS[name] for name in ("granularity", "scale_given", "gate"))
 FORMAT = tuple(FIELDS[f"format.{name}"] for name in ("type", "group", "scale", "zeros", "order"))
 N, K = FIELDS["n"], FIELDS["k"]

@@ -63,10 +63,14 @@ sluice_status norm(Given& given) {
       what.input, what, [&] { return normalization_of(what); }, sluice_norm);
 }
 
-/// Enqueues one part of a chain.
+/// Enqueues one part of a chain. tvm-ffi knows the framework's stream only in a call with a tensor of the
+/// framework, so one is required; it is not read.
 sluice_status chain_run(Given& given) {
+  const ArrayArg& any = given.arrays[SLUICE_A];
+  if (!any.present || any.array.device_type != SLUICE_ON_CUDA)
+    return fail({ErrorCode::internal, "chain_run has no tensor on a GPU, which would tell the stream"});
   return sluice_chain_run(reinterpret_cast<const sluice_chain*>(given.chain), given.part,
-                          stream_of(given.device));
+                          stream_of(any.array.device));
 }
 
 /// Packs or unpacks, in host memory or on a GPU.

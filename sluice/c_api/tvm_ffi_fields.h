@@ -43,7 +43,7 @@ struct Given {
   int64_t steps = 0;  // address of the sluice_steps to which the call is added instead of running; 0: none
   // Only chain_run uses these.
   int64_t chain = 0;
-  int32_t part = 0, device = 0;
+  int32_t part = 0;
 
   /// Reads the pairs. Errors: invalid_argument (a value of another type), internal (an odd number of
   /// arguments or an unknown field: the Python package has another version), those of check_shape.
@@ -97,7 +97,6 @@ inline constexpr Field kFields[] = {
     {"steps", Kind::address, SLUICE_FIELD(steps)},
     {"chain", Kind::address, SLUICE_FIELD(chain)},
     {"part", Kind::number, SLUICE_FIELD(part)},
-    {"device", Kind::number, SLUICE_FIELD(device)},
     {"granularity", Kind::number, SLUICE_FIELD(granularity)},
     {"scale_given", Kind::flag, SLUICE_FIELD(scale_given)},
     {"gate", Kind::number, SLUICE_FIELD(gate)},

@@ -38,8 +38,8 @@ class Chain:
         lib.sluice_chain_create(default_device(device), self.steps, ctypes.byref(options), ctypes.byref(self.chain))
         return self
 
-    def run(self, part, device=0):
-        return launches_of(lambda: f.chain_run(f.CHAIN, self.chain.value, f.PART, part, f.DEVICE, device))
+    def run(self, part):
+        return launches_of(lambda: f.chain_run(f.CHAIN, self.chain.value, f.PART, part, f.A, on_gpu("fp32", (1,))))
 
     @property
     def text(self):
@@ -71,6 +71,8 @@ def test_a_layer_is_enqueued_part_by_part(layer):
     assert [layer.run(part) for part in (0, 1, 0)] == [2, 3, 2]
     for word in ("qkv", "1 of a gap, waits, overlapped", "packed", "all 6 steps"):
         assert word in layer.text, layer.text
+    with pytest.raises(sluice.InternalError, match="no tensor on a GPU"):
+        f.chain_run(f.CHAIN, layer.chain.value, f.PART, 0)
     for part in (-1, 2):
         with pytest.raises(sluice.InvalidArgument, match=r"must be in 0\.\.1"):
             layer.run(part)

@@ -198,8 +198,9 @@ def {function.__name__}({taken}):
 """
     scope: dict[str, Any] = {"function": function, "explain": _explain, "refuse": _refuse, "check": _check_types, "missing": _MISSING,
                              "parameters": parameters, "words": words}
-    exec(compile(source, f"<entry of sluice.torch.{name}>", "exec"), scope)  # noqa: S102 - the text holds only our own names
-    entered = functools.update_wrapper(scope[function.__name__], function)
+    made: dict[str, Any] = {}  # apart from `scope`, whose names a function may have: Chain.check
+    exec(compile(source, f"<entry of sluice.torch.{name}>", "exec"), scope, made)  # noqa: S102 - the text holds only our own names
+    entered = functools.update_wrapper(made[function.__name__], function)
     entered.__defaults__ = tuple(_MISSING if p.default is p.empty else p.default for p in before if p not in own)
     entered.__kwdefaults__ = {p.name: _MISSING if p.default is p.empty else p.default for p in after}
     return entered  # type: ignore[no-any-return]

@@ -251,7 +251,8 @@ class Chain:
         options = ChainOptionsStruct(overlap=_OVERLAPS.index(overlap), search=search, seconds=seconds, keep=switch_of("keep", keep))
         lib.sluice_chain_create(default_device(steps._device), steps._handle, ctypes.byref(options),
                                 ctypes.byref(self._handle._as_parameter_))
-        self._address, self._ordinal = self._handle._as_parameter_.value, steps._device
+        self._address = self._handle._as_parameter_.value
+        self._on_device = torch.empty(1, device=self.device)  # in calls without another tensor, tvm-ffi does not ask torch for its stream
         self.parts: int = lib.sluice_chain_parts(self._handle)
         """Gaps + 1."""
         self.kernels: int = lib.sluice_chain_kernels(self._handle)
@@ -263,7 +264,7 @@ class Chain:
         """Enqueues the steps in front of gap ``part``, back to the gap before it, on the current stream; the last part is what
         follows the last gap. It allocates nothing and does not synchronise; the stream may be capturing. Enqueue parts in order, the
         gaps' launches between them, and nothing else between. Raises ``InvalidArgument`` for a part that the chain has not."""
-        f.chain_run(f.CHAIN, self._address, f.PART, part, f.DEVICE, self._ordinal)
+        f.chain_run(f.CHAIN, self._address, f.PART, part, f.A, self._on_device)
 
     def explain(self) -> str:
         """Returns the plan as text: two lines per step (kernel, overlap, bytes, estimate), then the totals."""
