@@ -65,9 +65,9 @@ struct ForeignStep {
   std::function<Result<void>(Stream)> enqueue{};
   int nodes = 1;               // nodes that it adds to a graph; 0: the step is skipped
   int programmatic_edges = 0;  // programmatic edges between those nodes
-  /// True: the first node is a kernel that is launched dependent (programmatic stream serialisation), and
-  /// each of its CTAs waits (griddepcontrol.wait) before it reads what an earlier launch writes, before it
-  /// writes, and before it exits. The launch in front may then trigger. False: it is an ordinary launch.
+  /// True: the first node is a kernel that is launched dependent (programmatic stream serialisation). Each of
+  /// its CTAs waits (griddepcontrol.wait) before it reads what an earlier launch writes, before it writes,
+  /// and before it exits. The launch in front may then trigger. False: it is an ordinary launch.
   bool waits = false;
   /// True: the last node is a kernel, and the next launch may begin once all of its CTAs have triggered
   /// (griddepcontrol.launch_dependents) or exited. Later steps may then read their weights early.
@@ -78,7 +78,7 @@ struct ForeignStep {
   };
   std::vector<Range> reads{};   // shown by explain(); later writers of this memory wait anyway
   std::vector<Range> writes{};  // empty: unknown, so any memory; {{}}: no memory
-  /// Of a gap: the microseconds of the kernel that stands in its place while a chain is tuned or guarded.
+  /// Microseconds of the kernel that stands in a gap while the chain is tuned or guarded.
   double stand_in_us = 5;
 };
 

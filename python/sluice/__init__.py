@@ -5,7 +5,8 @@
     print(sluice.explain(m=64, n=4096, k=4096, a="e4m3"))     # no GPU, no torch needed
     import sluice.torch as st                                 # the ops: st.mm, st.linear, st.scaled_mm, st.nn.Linear
 
-``python -m sluice`` is the command line. ``sluice.packed_mm`` is defined in sluice.torch, which its first use imports.
+``python -m sluice`` is the command line. ``sluice.packed_mm`` and ``sluice.decode`` are defined in sluice.torch, which their first use
+imports.
 """
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
@@ -24,21 +25,23 @@ from .workspaces import Holdings, Workspace, holdings, reset_workspaces, verify_
 
 __version__: str = _lib.sluice_version().decode()
 
-# Importing sluice does not import torch; only using packed_mm does. ``import *`` would use every name in __all__, so packed_mm is
-# not in it.
+# Importing sluice does not import torch; only using these does. ``import *`` would use every name in __all__, so they are not in it.
 if _TYPE_CHECKING:
     from .torch import packed_mm as packed_mm
+    from .torch.decode import decode as decode
 else:
-    def __getattr__(name):
-        if name != "packed_mm":
-            raise AttributeError(f"module 'sluice' has no attribute {name!r}")
-        from .torch import packed_mm
+    _OF_TORCH = {"packed_mm": ".torch", "decode": ".torch.decode"}
 
-        globals()[name] = packed_mm
-        return packed_mm
+    def __getattr__(name):
+        if name not in _OF_TORCH:
+            raise AttributeError(f"module 'sluice' has no attribute {name!r}")
+        import importlib
+
+        globals()[name] = getattr(importlib.import_module(_OF_TORCH[name], __name__), name)
+        return globals()[name]
 
     def __dir__():
-        return sorted({*globals(), "packed_mm"})
+        return sorted({*globals(), *_OF_TORCH})
 
 __all__ = [
     "Aliasing", "Compiled", "Convolution", "DriverError", "Error", "Holdings", "InternalError", "InvalidArgument", "InvalidCall",

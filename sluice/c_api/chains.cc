@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <sluice/c_chain.h>
+
 #include <sluice/c_api/call.h>
 #include <sluice/c_api/companions.h>
 #include <sluice/c_api/error.h>

@@ -13,6 +13,7 @@
 
 #include <sluice/c_api/call.h>
 #include <sluice/c_api/handles.h>
+#include <sluice/c_chain.h>
 #include <sluice/try.h>
 
 namespace sluice::c_api {

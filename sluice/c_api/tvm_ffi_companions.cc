@@ -3,6 +3,7 @@
 #include <sluice/c_api/companions.h>
 #include <sluice/c_api/packing.h>
 #include <sluice/c_api/tvm_ffi_fields.h>
+#include <sluice/c_chain.h>
 #include <sluice/try.h>
 
 namespace sluice::c_api {

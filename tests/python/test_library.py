@@ -18,18 +18,20 @@ C_TYPES = {"int64_t": ctypes.c_int64, "int32_t": ctypes.c_int32, "const char*": 
            "sluice_weight_format": _library.WeightFormatStruct, "const int64_t*": ctypes.POINTER(ctypes.c_int64),
            "const sluice_array*": ctypes.POINTER(_library.ArrayStruct), "uint64_t": ctypes.c_uint64,
            "sluice_conv": _library.ConvStruct, "sluice_matrix": _library.MatrixStruct, "sluice_problem": _library.ProblemStruct,
-           "const sluice_workspace*": ctypes.c_void_p}
+           "const sluice_workspace*": ctypes.c_void_p, "const void*": ctypes.c_void_p,
+           "const sluice_range*": ctypes.POINTER(_library.RangeStruct)}
 MIRRORS = {"sluice_problem": _library.ProblemStruct, "sluice_array": _library.ArrayStruct, "sluice_call": _library.CallStruct,
            "sluice_options": _library.OptionsStruct, "sluice_compiled": _library.CompiledStruct,
            "sluice_holdings": _library.HoldingsStruct, "sluice_weight_format": _library.WeightFormatStruct,
            "sluice_packed_numbers": _library.PackedNumbersStruct, "sluice_conv": _library.ConvStruct,
-           "sluice_matrix": _library.MatrixStruct}
+           "sluice_matrix": _library.MatrixStruct, "sluice_range": _library.RangeStruct, "sluice_gap": _library.GapStruct,
+           "sluice_chain_options": _library.ChainOptionsStruct}
 COUNTS = {"SLUICE_OPERANDS": len(_library.OPERANDS)}
 
 
 @pytest.fixture(scope="module")
 def header(source_root):
-    text = (source_root / "include/sluice/c_api.h").read_text(encoding="utf-8")
+    text = "".join((source_root / f"include/sluice/{name}.h").read_text(encoding="utf-8") for name in ("c_api", "c_chain"))
     return re.sub(r"/\*.*?\*/", "", text, flags=re.S)
 
 

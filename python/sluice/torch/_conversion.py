@@ -99,6 +99,27 @@ def named_parameters(model: torch.nn.Module, converted: Tuple[type, ...]) -> Ite
                 yield f"{name}.{own}" if name else own, Kept(type(module).__name__, bytes_of(tensor))
 
 
+def why_nothing(done: Conversion, model: torch.nn.Module, converted: Tuple[type, ...]) -> str:
+    """Returns the error message for a ``convert_`` that found no layer to replace."""
+    begin = f"convert_(recipe={done.recipe!r}) "
+    stays = "".join(f"; as it was: {line}" for line in done.kept_lines()[:3])
+    if done.left_out:
+        name, reason = next(iter(done.left_out.items()))
+        convolutions = any(isinstance(model.get_submodule(left), torch.nn.modules.conv._ConvNd) for left in done.left_out)
+        return f"{begin}can take none of the model's {len(done.left_out)} {'layers' if convolutions else 'linears'}. {name}: {reason}"
+    if done.skipped:
+        name, reason = next(iter(done.skipped.items()))
+        return f"{begin}converts nothing. {name}: {reason}{stays}"
+    if done.filtered:
+        return (f"{begin}converts nothing: filter_fn is false for all of the model's {len(done.filtered)} layers, {done.filtered[0]} for "
+                "one; it gets a module and its name, and returns whether to convert it")
+    for name, module in model.named_modules():
+        if isinstance(module, converted):
+            return (f"{begin}converts nothing: the model's layers are converted already, {name} to {type(module).__name__} for one; "
+                    "convert the model as it was loaded")
+    return f"{begin}converts nothing: the model has no torch.nn.Linear{stays}"
+
+
 class Exceptions:
     """Finds the output head and the tied weights of a model; made before any layer is replaced."""
 

@@ -280,6 +280,13 @@ def scales_shape(shape, granularity: str) -> tuple:
     return ((shape[0] + 127) // 128, blocks)
 
 
+def check_norm_scale(granularity: str, scale: Optional[Tensor]) -> None:
+    """Raises ``InvalidArgument`` unless a scale is given for "tensor", and for no other granularity."""
+    if (granularity == "tensor") != (scale is not None):
+        raise InvalidArgument("a scale is given for granularity = 'tensor', and for no other: a norm has no scale for the whole "
+                              "matrix before its last row is done")
+
+
 def half_of_columns(shape) -> tuple:
     if shape[-1] % 2 != 0:
         raise InvalidSize(f"input has {shape[-1]} columns and must have an even number: gate and up side by side")

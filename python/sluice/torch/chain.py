@@ -26,7 +26,7 @@ from .._names import GRANULARITIES, number_of
 from ..errors import InvalidArgument, InvalidType, WrongDevice
 from ..packed import PackedWeights
 from ._entry import checked
-from ._library import activation_number, check_out, half_of_columns, scales_shape
+from ._library import activation_number, check_norm_scale, check_out, half_of_columns, scales_shape
 
 __all__ = ["Chain", "Steps"]
 
@@ -110,9 +110,7 @@ class Steps:
                           scales: Optional[Tensor] = None, epsilon: float = 1e-5, name: str = "norm") -> Tuple[Tensor, ...]:
         """Adds ``st.rms_norm_quantize``. Returns ``(out, scales)``, or ``(out, scales, sum)`` with a residual; ``scales`` is the given
         ``scale`` for "tensor"."""
-        if (granularity == "tensor") != (scale is not None):
-            raise InvalidArgument("a scale is given for granularity = 'tensor', and for no other: a norm has no scale for the whole "
-                                  "matrix before its last row is done")
+        check_norm_scale(granularity, scale)
         total = self._sum(input, residual, sum)
         out = self._out(out, input, input.shape[1], torch.float8_e4m3fn)
         scales = scale if scale is not None else self._scales(scales, out, granularity)
@@ -151,8 +149,8 @@ class Steps:
         """Adds a gap: between ``chain.run(i)`` and ``chain.run(i + 1)`` the caller launches ``nodes`` kernels into the same stream.
 
         - ``writes``: the tensors that these launches write. None: unknown; then the next step must not begin early.
-        - ``waits``: the first of them is a kernel under programmatic dependent launch, and each of its CTAs waits
-          (griddepcontrol.wait) before it reads what an earlier launch writes, before it writes, and before it exits.
+        - ``waits``: the first of them is a kernel under programmatic dependent launch. Each of its CTAs executes griddepcontrol.wait
+          before it reads what an earlier launch writes, before it writes, and before it exits.
         - ``triggers``: the last of them is a kernel whose CTAs all execute griddepcontrol.launch_dependents, best at their start.
         - ``programmatic_edges``: the number of programmatic edges between the ``nodes`` launches.
         - ``stand_in_us``: microseconds that the launches take, about; ``Chain.tune`` puts an idle kernel of that time here.
@@ -208,9 +206,9 @@ class Steps:
 class Chain:
     """Planned, compiled and loaded steps, to be enqueued part by part.
 
-    - ``overlap``: "off" (each launch begins when the one before has ended), "wait_first" (it begins earlier, and waits before its
-      first load), "weights_first" (it loads weights, then waits), or "tuned" (the step's tuning record between its neighbours; without
-      one, "weights_first").
+    - ``overlap``: "off": each launch begins when the one before has ended. "wait_first": it begins earlier, and waits before its
+      first load. "weights_first": it loads weights, then waits. "tuned": the step's tuning record between its neighbours decides;
+      without one it is "weights_first".
 
     ``Chain.guarded`` times about 20 variants first, ``Chain.tune`` searches for some seconds. The steps' memory must stay allocated as
     long as the chain and graphs of it exist; the chain keeps the tensors alive. One stream or one graph at a time may use a chain.

@@ -16,9 +16,12 @@ from ..errors import Error, InvalidArgument
 from ..formats import WeightFormat
 from ..plans import Rows, prepare, prepare_quantizers
 from ..problems import Problem
+from ..weights import QuantizedWeights
+from ..weights.checkpoints import Fp8Weights
 from ._conv_layout import channels_last_strides, round_up
-from ._conversion import Conversion, Exceptions, bytes_of, log_conversion, named_parameters
+from ._conversion import Conversion, Exceptions, bytes_of, log_conversion, named_parameters, why_nothing
 from ._entry import checked, op
+from ._foreign_layers import bytes_of_foreign, foreign_kind, why_not_foreign
 from ._layers import ANY_ROWS, NEEDS_16_BITS, HoldsWorkspace, backward_problems, check_layer, linear_problem, why_not_packed
 from ._library import as_matrix, scales_shape
 from ._states import QuantizedState, load_strictly, quantized_layers
@@ -26,7 +29,7 @@ from .autograd import needs_grad
 from .functional import linear, scaled_mm
 from .nn_conv import LAYERS, SluiceConvolution, Conv1d, Conv2d, Conv3d, fallbacks, why_not_convert
 from .packed_linear import PACKED_RECIPES, Linear4bit, Linear8bit, LinearPacked, gpu_of
-from .quantize import quantize, quantize_reference
+from .quantize import quantize, quantize_reference, quantize_static
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "Conversion", "Linear", "Linear4bit", "Linear8bit", "LinearPacked", "can_convert", "convert_",
            "fallbacks", "load_", "main_grad_views", "prepare_rows", "why_not"]
@@ -52,6 +55,8 @@ class Linear(HoldsWorkspace, QuantizedState):
     - ``fuse_quantizer``: under torch.compile, torch's own operations quantise the input, and the compiler fuses them with the
       operations before. The compiler's divisions are approximate, so bits may differ from those of the kernel.
     - ``deterministic``: as for ``linear``; an attribute, which may be changed at any time.
+    - ``input_scale``: a buffer, None at first. For "tensor" it may hold one calibrated fp32 scale (``from_quantized``), by which the
+      input is then quantised in one pass.
     - ``workspace``: an attribute too, None at first. If it is a ``sluice.Workspace``, the layer's products, quantiser and
       backward use it instead of lent ones. It is None in copies and pickles of the layer.
     """
@@ -59,6 +64,7 @@ class Linear(HoldsWorkspace, QuantizedState):
     weight: torch.nn.Parameter
     weight_e4m3: torch.nn.Parameter
     weight_scale: Tensor
+    input_scale: Optional[Tensor]
     bias: Optional[torch.nn.Parameter]
 
     @checked
@@ -81,6 +87,7 @@ class Linear(HoldsWorkspace, QuantizedState):
         else:
             self.weight_e4m3 = torch.nn.Parameter(torch.zeros(shape, device=device, dtype=torch.float8_e4m3fn), requires_grad=False)
             self.register_buffer("weight_scale", torch.ones(scales_shape(shape, RECIPES[recipe][0]), device=device))
+            self.register_buffer("input_scale", None)
 
     def _set(self, in_features: int, out_features: int, recipe: Optional[str], use_fast_accum: bool, fuse_quantizer: bool,
              deterministic: bool) -> None:
@@ -108,17 +115,45 @@ class Linear(HoldsWorkspace, QuantizedState):
             return made.train(module.training)
         with torch.no_grad():
             quantized, scale = (quantize if weight.is_cuda else quantize_reference)(weight.detach().contiguous(), RECIPES[recipe][0])
-        made.weight_e4m3 = torch.nn.Parameter(quantized, requires_grad=False)
-        made.register_buffer("weight_scale", scale)
-        made.bias = None if module.bias is None else torch.nn.Parameter(module.bias.detach(), requires_grad=False)
+        made._hold(quantized, scale, None, module.bias)
         return made.train(module.training)
+
+    @classmethod
+    @checked
+    def from_quantized(cls, weights: Fp8Weights, bias: Optional[Tensor] = None, *, use_fast_accum: bool = False,
+                       fuse_quantizer: bool = False) -> "Linear":
+        """Makes the layer from FP8 weights of a checkpoint (``sluice.weights.from_fp8``), on the same tensors. ``bias``: n values.
+
+        Raises ``InvalidArgument`` for weights that are not torch tensors and for another shape of the bias, and the error of the
+        product for sizes and types that no kernel takes.
+        """
+        if not isinstance(weights, Fp8Weights) or not isinstance(weights.codes, Tensor):
+            raise InvalidArgument(f"weights = {shown(weights)} must be Fp8Weights of torch tensors: sluice.weights.from_fp8 makes them")
+        n, k = weights.shape
+        if bias is not None and tuple(bias.shape) != (n,):
+            raise InvalidArgument(f"bias has shape {tuple(bias.shape)} and must have ({n},), a value for each output")
+        if weights.codes.stride() != (k, 1):
+            raise InvalidArgument(f"weight has strides {weights.codes.stride()} and must have ({k}, 1): pass weight.contiguous()")
+        made = cls.__new__(cls)
+        torch.nn.Module.__init__(made)
+        made._set(k, n, weights.recipe, use_fast_accum, fuse_quantizer, True)
+        made._hold(weights.codes, weights.scales, weights.input_scale, bias)
+        check_layer(made, [linear_problem(made, ANY_ROWS, weights.recipe, made._input_type(None), use_fast_accum=use_fast_accum)])
+        return made
+
+    def _hold(self, codes: Tensor, scale: Tensor, input_scale: Optional[Tensor], bias: Optional[Tensor]) -> None:
+        """Registers the tensors of an FP8 layer."""
+        self.weight_e4m3 = torch.nn.Parameter(codes.detach(), requires_grad=False)
+        self.register_buffer("weight_scale", scale)
+        self.register_buffer("input_scale", input_scale)
+        self.bias = None if bias is None else torch.nn.Parameter(bias.detach(), requires_grad=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Linear":
         """Applies ``.to()``, ``.cuda()`` and so on to each tensor. fp8 weights and their fp32 scales change only the device, not the
         type, which the kernels depend on."""
         if self.recipe is None:
             return super()._apply(fn, recurse)
-        kept = (self.weight_e4m3, self.weight_scale)
+        kept = (self.weight_e4m3, self.weight_scale, self.input_scale)
 
         def keeping(tensor: Tensor) -> Tensor:
             applied = fn(tensor)
@@ -140,8 +175,12 @@ class Linear(HoldsWorkspace, QuantizedState):
                                   "recipe=None to train")
         by_compiler = self.fuse_quantizer and torch.compiler.is_compiling()
         rows = as_matrix(input)
-        quantized = (quantize_reference(rows, self.granularity) if by_compiler
-                     else quantize(rows, self.granularity, workspace=self.workspace))
+        if self.input_scale is not None:
+            by_scale = _quantized_by if by_compiler else quantize_static
+            quantized = by_scale(rows, self.input_scale), self.input_scale
+        else:
+            quantized = (quantize_reference(rows, self.granularity) if by_compiler
+                         else quantize(rows, self.granularity, workspace=self.workspace))
         return self.of_quantized(*quantized, input.dtype, residual).view(*input.shape[:-1], self.out_features)
 
     @checked
@@ -193,6 +232,11 @@ class Linear(HoldsWorkspace, QuantizedState):
                 f"recipe={self.recipe}")
 
 
+def _quantized_by(rows: Tensor, scale: Tensor) -> Tensor:
+    """Returns what ``quantize_static`` does, in torch's own operations."""
+    return (rows.float() * scale.reciprocal()).clamp(-448.0, 448.0).to(torch.float8_e4m3fn)
+
+
 # The layer classes that ``convert_`` produces.
 CONVERTED = (Linear, LinearPacked, SluiceConvolution)
 
@@ -215,8 +259,11 @@ def prepare_rows(model: torch.nn.Module, rows: Rows, dtype: Optional[torch.dtype
 @checked
 def why_not(module: torch.nn.Module, recipe: Optional[str], activations: Optional[str] = None) -> Optional[str]:
     """Returns the reason why ``convert_`` does not replace a module: its class, or the rule that its sizes or its type
-    break. Returns None if the module can be replaced."""
-    _check_options(recipe, activations)
+    break. Returns None if the module can be replaced. Of a quantised layer of another library the tensors are read."""
+    check_options(recipe, activations)
+    kind = foreign_kind(module)
+    if kind is not None:
+        return why_not_foreign(module, kind, recipe, None, lambda weights: _of_foreign(weights, module, activations, {}))
     if recipe is None and isinstance(module, torch.nn.modules.conv._ConvNd):
         return why_not_convert(module)
     if type(module) is not torch.nn.Linear:
@@ -245,7 +292,7 @@ def can_convert(module: torch.nn.Module, recipe: Optional[str], activations: Opt
     return why_not(module, recipe, activations) is None
 
 
-def _check_options(recipe: Optional[str], activations: Optional[str], group: Optional[int] = None, fp8_options: bool = False) -> None:
+def check_options(recipe: Optional[str], activations: Optional[str], group: Optional[int] = None, fp8_options: bool = False) -> None:
     known = (*RECIPES, *PACKED_RECIPES)
     if recipe is not None and recipe not in known:
         raise InvalidArgument(f"recipe = {shown(recipe)} must be one of {', '.join(RECIPES)} (FP8), {', '.join(PACKED_RECIPES)} (packed) "
@@ -271,25 +318,15 @@ def _replacement(child: torch.nn.Module, recipe: Optional[str], options: dict) -
     return PACKED_RECIPES[recipe].from_linear(child, **options)
 
 
-def _why_nothing(done: Conversion, model: torch.nn.Module) -> str:
-    """Returns the error message for a ``convert_`` that found no layer to replace."""
-    begin = f"convert_(recipe={done.recipe!r}) "
-    stays = "".join(f"; as it was: {line}" for line in done.kept_lines()[:3])
-    if done.left_out:
-        name, reason = next(iter(done.left_out.items()))
-        convolutions = any(isinstance(model.get_submodule(left), torch.nn.modules.conv._ConvNd) for left in done.left_out)
-        return f"{begin}can take none of the model's {len(done.left_out)} {'layers' if convolutions else 'linears'}. {name}: {reason}"
-    if done.skipped:
-        name, reason = next(iter(done.skipped.items()))
-        return f"{begin}converts nothing. {name}: {reason}{stays}"
-    if done.filtered:
-        return (f"{begin}converts nothing: filter_fn is false for all of the model's {len(done.filtered)} layers, {done.filtered[0]} for "
-                "one; it gets a module and its name, and returns whether to convert it")
-    for name, module in model.named_modules():
-        if isinstance(module, CONVERTED):
-            return (f"{begin}converts nothing: the model's layers are converted already, {name} to {type(module).__name__} for one; "
-                    "convert the model as it was loaded")
-    return f"{begin}converts nothing: the model has no torch.nn.Linear{stays}"
+def _of_foreign(weights: Union[Fp8Weights, QuantizedWeights], module: torch.nn.Module, activations: Optional[str],
+                options: dict) -> torch.nn.Module:
+    """Makes the layer for the weights of another library's layer."""
+    bias = getattr(module, "bias", None)
+    if isinstance(weights, Fp8Weights):
+        fp8 = {name: options[name] for name in ("use_fast_accum", "fuse_quantizer") if name in options}
+        return Linear.from_quantized(weights, bias, **fp8).train(module.training)
+    kind = Linear4bit if weights.bits == 4 else Linear8bit
+    return kind.from_quantized(weights, bias, activations=activations).train(module.training)
 
 
 @checked
@@ -299,6 +336,9 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
              tied: bool = False, report: Callable[[Conversion], Any] = log_conversion) -> torch.nn.Module:
     """Replaces, in place, every ``torch.nn.Linear`` of a model that a kernel takes and for which ``filter_fn(module, name)``
     is true. Returns the model. A linear that is used in several places is replaced by one layer in all of them.
+
+    Quantised linears of other libraries are replaced too, if ``recipe`` is what they compute: transformers' ``FP8Linear`` (on the same
+    tensors), and those of compressed-tensors, GPTQ and AWQ. Linears that such a checkpoint left in 16 bits then stay so.
 
     - ``recipe``: None (16 bits, trainable), an FP8 recipe of ``Linear``, or "int4" or "int8" (weights rounded and
       packed). It has no default, because None trains and the others are forward only. None replaces convolutions too, including
@@ -316,7 +356,7 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
     with the reason if no layer is replaced: a model in fp32 for ``recipe=None``, a filter that matches nothing, or a model that is
     converted already.
     """
-    _check_options(recipe, activations, group, use_fast_accum or fuse_quantizer or not deterministic)
+    check_options(recipe, activations, group, use_fast_accum or fuse_quantizer or not deterministic)
     if recipe in PACKED_RECIPES:
         options: dict = {"group": 128 if group is None else group, "activations": activations}
         made_by = f"{PACKED_RECIPES[recipe].__name__}.from_linear(model)"
@@ -329,21 +369,32 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
         raise InvalidArgument("convert_ replaces the layers inside of a model, and this model is one itself: "
                               f"use model = {made_by}")
     exceptions = Exceptions(model, lm_head or recipe is None, tied or recipe is None)
+    foreign = {module: kind for module in model.modules() for kind in (foreign_kind(module),) if kind is not None}
     made: Dict[torch.nn.Module, torch.nn.Module] = {}
     converted, left_out, filtered, skipped = [], {}, [], {}
+
+    def make(child: torch.nn.Module) -> Callable[[Union[Fp8Weights, QuantizedWeights]], None]:
+        return lambda weights: made.update({child: _of_foreign(weights, child, activations, options)})
+
     for name, module in list(model.named_modules()):
         for child_name, child in list(module._modules.items()):  # not named_children(), which lists a module used twice only once
-            if not isinstance(child, kinds) or isinstance(child, SluiceConvolution):
+            if child not in foreign and (not isinstance(child, kinds) or isinstance(child, SluiceConvolution)):
                 continue
             full_name = f"{name}.{child_name}" if name else child_name
             if filter_fn is not None and not filter_fn(child, full_name):
                 filtered.append(full_name)
                 continue
-            reason = None if child in made else why_not(child, recipe, activations)
+            if child in foreign:
+                reason = None if child in made else why_not_foreign(child, foreign[child], recipe, group, make(child))
+            else:
+                reason = None if child in made else why_not(child, recipe, activations)
             if reason is not None:
                 left_out[full_name] = reason
                 continue
             reason = None if child in made else exceptions.why_skipped(child, full_name)
+            if reason is None and foreign and child not in foreign and recipe is not None:
+                reason = ("the model's quantised layers are another library's, and this one it left in 16 bits: call convert_ again to take "
+                          "it too")
             if reason is not None:
                 skipped[full_name] = reason
                 continue
@@ -351,11 +402,12 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
                 made[child] = _replacement(child, recipe, options)
             setattr(module, child_name, made[child])
             converted.append(full_name)
-    done = Conversion(recipe, tuple(converted), left_out, tuple(filtered), skipped, sum(bytes_of(child.weight) for child in made),
+    done = Conversion(recipe, tuple(converted), left_out, tuple(filtered), skipped,
+                      sum(bytes_of_foreign(child) if child in foreign else bytes_of(child.weight) for child in made),
                       sum(layer.weight_bytes if isinstance(layer, (Linear, LinearPacked)) else bytes_of(layer.weight) for layer in made.values()),
                       dict(named_parameters(model, CONVERTED)))
     if not converted:
-        raise InvalidArgument(_why_nothing(done, model))
+        raise InvalidArgument(why_nothing(done, model, CONVERTED))
     report(done)
     return model
 
@@ -410,6 +462,8 @@ def _empty_of(child: torch.nn.Linear, tensors: Mapping[str, Tensor]) -> torch.nn
         if recipe is None:
             raise InvalidArgument(f"state has weight_scale of shape {tuple(scales)} for a weight of {shape}, and no recipe has such scales")
         made = Linear(*sizes, recipe=recipe, **how)
+        if "input_scale" in tensors:
+            made.input_scale = torch.ones((), device=child.weight.device)
     return made.train(child.training)
 
 

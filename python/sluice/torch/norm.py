@@ -8,9 +8,8 @@ from typing import Optional, Tuple, Union
 import torch
 from torch import Tensor
 
-from ..errors import InvalidArgument
 from ._entry import op
-from ._library import RMS_NORM, RMS_NORM_QUANTIZE
+from ._library import RMS_NORM, RMS_NORM_QUANTIZE, check_norm_scale
 from .autograd import needs_grad, refuse_grad
 
 
@@ -38,9 +37,7 @@ def rms_norm_quantize(input: Tensor, gamma: Tensor, granularity: str = "row", *,
     """
     if needs_grad(input, gamma, residual, scale):
         refuse_grad("rms_norm_quantize")
-    if (granularity == "tensor") != (scale is not None):
-        raise InvalidArgument("a scale is given for granularity = 'tensor', and for no other: a norm has no scale for the whole "
-                              "matrix before its last row is done")
+    check_norm_scale(granularity, scale)
     output, scales, total = RMS_NORM_QUANTIZE(input, gamma, granularity, scale, residual, epsilon)
     made = (output, scales if scale is None else scale)
     return made if residual is None else (*made, total)

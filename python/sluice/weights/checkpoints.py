@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports the tensors of quantised checkpoints: GPTQ, AWQ, the "pack-quantized" format of compressed-tensors, and gpt-oss's MXFP4.
+"""Imports the tensors of quantised checkpoints: GPTQ, AWQ, the formats "pack-quantized" and "float-quantized" (FP8) of
+compressed-tensors, the FP8 of DeepSeek and transformers, and gpt-oss's MXFP4.
 
 Each function names the project whose layout it reads; the code is our own. All layouts pack codes into 32-bit words, the first
 code in the lowest bits. A code in a word is called a digit below. Arguments have the names of the checkpoint's tensors, without
@@ -7,6 +8,7 @@ the layer's prefix.
 """
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Optional, Sequence, Tuple
 
 from .._arguments import check_one_of, entry, integer, shown, switch_of
@@ -152,6 +154,77 @@ def from_compressed_tensors(weight_packed: Array, weight_scale: Array, weight_sh
     permutation = _permutation(library, "weight_g_idx", weight_g_idx, k, group)
     codes = _unpack(library, library.plain(weight_packed), bits, 1, k)
     return _canonical(library, codes, library.plain(weight_scale), zeros, group, permutation, bits)
+
+
+@entry
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fp8Weights:
+    """FP8 weights of n outputs x k columns: ``W[o, i] = scales[...] * codes[o, i]``, laid out as ``st.nn.Linear`` keeps them.
+
+    - ``codes``: e4m3, n x k. ``scales``: fp32, of shape () ("tensor"), n x 1 ("row") or ceil(n/128) x ceil(k/128) ("block").
+    - ``recipe``: the recipe of ``st.nn.Linear``. ``input_scale``: None, or for "tensor" the input's fp32 scale, of shape ().
+    """
+
+    codes: Array
+    scales: Array
+    recipe: str
+    input_scale: Optional[Array] = None
+
+    @property
+    def shape(self) -> Tuple[int, int]:
+        """``(n, k)``."""
+        n, k = self.codes.shape
+        return n, k
+
+
+@entry
+def from_fp8(weight: Array, weight_scale: Array, input_scale: Optional[Array] = None, *, recipe: Optional[str] = None) -> Fp8Weights:
+    """Imports an FP8 layer of a compressed-tensors checkpoint ("float-quantized"), or of one with ``weight_scale_inv`` (DeepSeek,
+    Qwen, transformers). Codes are not copied, and neither are scales of fp32.
+
+    - ``weight``: e4m3, n x k.
+    - ``weight_scale``: the factors of the codes, fp32, bf16 or fp16: one, n or n x 1, or ceil(n/128) x ceil(k/128). The tensor
+      ``weight_scale_inv`` is the same: its name says what the weight was divided by.
+    - ``input_scale``: one calibrated scale of the input; None if inputs are quantised as they come.
+    - ``recipe``: "tensor", "row" or "block"; None takes it from the shape of ``weight_scale``. One factor can also be taken as "row",
+      for inputs with a scale per token; it is then repeated n times.
+
+    Raises ``InvalidType`` for other types: scales of ue8m0 (e8m0) are refused, because their checkpoints round the input's scales to
+    powers of two too, which no kernel here does. Raises ``InvalidSize`` for other shapes, and ``InvalidArgument`` for an
+    ``input_scale`` that is not of one factor, or that another recipe than "tensor" gets.
+    """
+    library = library_of(weight=weight, weight_scale=weight_scale, input_scale=input_scale)
+    recipes = ("tensor", "row", "block")
+    if recipe is not None:
+        check_one_of("recipe", recipe, recipes)
+    if len(weight.shape) != 2 or 0 in weight.shape:
+        raise InvalidSize(f"weight has shape {tuple(weight.shape)} and must be a matrix that is not empty, n x k")
+    check_type("weight", weight, ("e4m3",), "pass the FP8 tensor as it is stored, before anything converts it")
+    n, k = weight.shape
+    if type_of(weight_scale) in ("e8m0", "uint8"):
+        raise InvalidType(f"weight_scale is {type_of(weight_scale)}, scales of ue8m0, and must be fp32, bf16 or fp16: its checkpoint "
+                          "rounds the input's scales to powers of two too, which no kernel here does; leave the layer as it is")
+    _check_scales("weight_scale", weight_scale)
+    shapes = {"tensor": ((), (1,), (1, 1)), "row": ((n, 1), (n,)), "block": ((-(-n // 128), -(-k // 128)),)}
+    shape = tuple(weight_scale.shape)
+    taken = [name for name in recipes if shape in shapes[name] or (name == "row" and shape in shapes["tensor"])]
+    if recipe is None and taken:
+        recipe = taken[0]
+    if recipe not in taken:
+        raise InvalidSize(f"weight_scale has shape {shape} and must have " + (" or ".join(str(one[0]) for one in shapes.values())
+                          if recipe is None else str(shapes[recipe][0])) + f" for weight of {n} x {k}: pass the tensor as it is stored")
+    scales = library.cast(library.plain(weight_scale), "fp32")
+    if recipe == "row" and shape in shapes["tensor"]:
+        scales = library.module.broadcast_to(scales.reshape(1, 1), (n, 1))  # copied below
+    scales = scales.reshape(shapes[recipe][0])
+    if input_scale is not None:
+        _check_scales("input_scale", input_scale)
+        if recipe != "tensor" or tuple(input_scale.shape) not in shapes["tensor"]:
+            raise InvalidArgument(f"input_scale has shape {tuple(input_scale.shape)} and the recipe is {shown(recipe)}: it must have one "
+                                  "factor and go with one factor of the weight (recipe 'tensor'); leave it out, and inputs are quantised "
+                                  "as they come")
+        input_scale = library.cast(library.plain(input_scale), "fp32").reshape(())
+    return Fp8Weights(library.plain(weight), library.contiguous(scales), recipe, input_scale)
 
 
 @entry

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel that stands in a chain's gaps while the chain is tuned or guarded: the tuner cannot launch what
+// The kernel that stands in a chain's gaps while the chain is tuned or guarded. The tuner cannot launch what
 // the caller launches there, and a record should not depend on it.
 #pragma once
 

@@ -21,7 +21,7 @@ Result<GraphEdges> count_edges(const DriverApi& api, CUgraph graph);
 
 struct GraphNode {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-  CUfunction function = nullptr;  // of a kernel; null if the driver does not tell
+  CUfunction function = nullptr;  // a kernel's; null if the driver does not tell
   /// The node in front in this order is its only dependency, and the edge between them is programmatic.
   bool programmatic = false;
 };

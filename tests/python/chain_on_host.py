@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host twin of st.Steps and st.Chain. Steps are computed by torch on the CPU as the documentation of the ops says: sums in fp32, one
+rounding, e4m3 by the quantisers' formulas. The ops' limits on rows and types are checked. HostMachine is decode's machine on it.
+
+A recording runs nothing. A chain refuses parts out of order, and steps whose output lies on an input that may not be overwritten.
+"""
+from __future__ import annotations
+
+import contextlib
+import time
+import types
+
+import sluice
+import sluice.torch as st
+import torch
+from sluice.torch.decode.machine import Token
+from sluice.torch.decode.now import Now
+from sluice.torch.decode.reference import ReferenceAttention
+from sluice.weights import dequantize
+
+E4M3 = torch.float8_e4m3fn
+ACTIVATIONS = {None: lambda y: y, "silu": torch.nn.functional.silu, "gelu": torch.nn.functional.gelu, "relu": torch.relu}
+_unpacked: dict = {}
+
+
+def need(condition, text):
+    if not condition:
+        raise sluice.InvalidArgument(f"twin: {text}")
+
+
+def static(values, scale):
+    need(scale.numel() == 1 and scale.dtype is torch.float32, f"a scale is one fp32 value, and has {tuple(scale.shape)}")
+    return (values * (1.0 / scale)).clamp(-448.0, 448.0).to(E4M3)
+
+
+def by_granularity(values, granularity):
+    need(granularity == "row", f"granularity {granularity}: the twin has rows")
+    return st.quantize_reference(values, "row")
+
+
+def normed(input, gamma, residual, epsilon):
+    need(gamma.dtype is input.dtype and gamma.shape == input.shape[-1:], f"gamma is {gamma.dtype} {tuple(gamma.shape)}")
+    total = input if residual is None else (input.float() + residual.float()).to(input.dtype)
+    wide = total.float()
+    return wide * (1.0 / torch.sqrt(wide.square().mean(-1, keepdim=True) + epsilon)) * gamma.float(), total
+
+
+def rms_norm(input, gamma, *, residual=None, epsilon=1e-5):
+    values, total = normed(input, gamma, residual, epsilon)
+    made = values.to(input.dtype)
+    return made if residual is None else (made, total)
+
+
+def rms_norm_quantize(input, gamma, granularity="row", *, scale=None, residual=None, epsilon=1e-5):
+    need((granularity == "tensor") == (scale is not None), "a scale is given for 'tensor' alone")
+    values, total = normed(input, gamma, residual, epsilon)
+    made = (static(values, scale), scale) if scale is not None else by_granularity(values, granularity)
+    return made if residual is None else (*made, total)
+
+
+def finished(sums, bias, activation, gated):
+    sums = sums if bias is None else sums + bias.float()
+    if not gated:
+        return ACTIVATIONS[activation](sums)
+    gate, up = sums.chunk(2, -1)
+    return ACTIVATIONS[activation](gate) * up
+
+
+def linear(input, weight, bias=None, *, c=None, activation=None, gated=False, out=None):
+    need(input.dtype is weight.dtype and (bias is None or bias.dtype is input.dtype), "one type for input, weight and bias")
+    sums = input.float() @ weight.float().t()
+    made = finished(sums if c is None else sums + c.float(), bias, activation, gated).to(input.dtype)
+    return made if out is None else out.copy_(made)
+
+
+def scaled_mm(mat_a, mat_b, scale_a, scale_b, bias=None, scale_result=None, out_dtype=None, use_fast_accum=False, *, c=None,
+              activation=None, gated=False, scale_d=None, out=None):
+    need(mat_a.dtype is E4M3 and mat_b.dtype is E4M3 and mat_a.shape[1] % 16 == 0, "e4m3, k a multiple of 16")
+    m, n = mat_a.shape[0], mat_b.shape[1]
+    one = scale_a.numel() == 1 and scale_b.numel() == 1 and scale_a.dim() == 0
+    need(one or (tuple(scale_a.shape), tuple(scale_b.shape)) == ((m, 1), (1, n)), f"scales {tuple(scale_a.shape)}, {tuple(scale_b.shape)}")
+    need(scale_a.dtype is torch.float32 and scale_b.dtype is torch.float32, "fp32 scales")
+    made = finished((mat_a.float() @ mat_b.float()) * scale_a * scale_b, bias, activation, gated)
+    need((scale_d is not None) == (out_dtype is E4M3), "scale_d and an e4m3 output come together here")
+    made = static(made, scale_d) if scale_d is not None else made.to(out_dtype)
+    return made if out is None else out.copy_(made)
+
+
+def weights_of(packed):
+    key = packed.blob.data_ptr()
+    if key not in _unpacked or _unpacked[key][0] is not packed.blob:
+        _unpacked[key] = (packed.blob, torch.as_tensor(dequantize(packed.quantized())).float())
+    return _unpacked[key][1]
+
+
+def packed_mm(x, packed, bias=None, *, scale_x=None, c=None, activation=None, gated=False, scale_d=None, gamma=None, epsilon=1e-5, out=None,
+              out_dtype=None):
+    packed.check_gated(gated)
+    need(x.shape[1] == packed.k, "columns of x")
+    need(c is None or (x.shape[0] <= 64 and not gated and c.dtype is x.dtype), "c: at most 64 rows, not gated")
+    need(not gated or x.shape[0] <= 128, "gated: at most 128 rows")
+    need(gamma is None or (x.shape[0] <= 8 and x.dtype is gamma.dtype is torch.bfloat16), "gamma: at most 8 rows of bf16")
+    tokens = x.float()
+    if gamma is not None:
+        tokens = (tokens * gamma.float()).bfloat16().float()
+    sums = tokens @ weights_of(packed).t()
+    if gamma is not None:
+        sums = sums / torch.sqrt(x.float().square().mean(-1, keepdim=True) + epsilon)
+    made = finished(sums, bias, activation, gated)
+    made = (made if c is None else made + c.float()).to(out_dtype or x.dtype)
+    return made if out is None else out.copy_(made)
+
+
+def quantize(input, granularity="1x128", *, out=None, scales=None):
+    return by_granularity(input, granularity)
+
+
+def quantize_static(input, scale, *, out=None):
+    return static(input.float(), scale)
+
+
+def silu_mul_quantize(input, granularity="1x128", *, out=None, scales=None):
+    gate, up = input.float().chunk(2, -1)
+    return by_granularity(torch.nn.functional.silu(gate) * up, granularity)
+
+
+FUNCTIONS = types.SimpleNamespace(rms_norm=rms_norm, rms_norm_quantize=rms_norm_quantize, linear=linear, scaled_mm=scaled_mm,
+                                  packed_mm=packed_mm, quantize=quantize, quantize_static=quantize_static,
+                                  silu_mul_quantize=silu_mul_quantize)
+
+
+def overlaps(a, b):
+    if a.untyped_storage().data_ptr() != b.untyped_storage().data_ptr():
+        return False
+    begin = [t.storage_offset() * t.element_size() for t in (a, b)]
+    end = [x + (sum((n - 1) * s for n, s in zip(t.shape, t.stride())) + 1) * t.element_size() for x, t in zip(begin, (a, b))]
+    return begin[0] < end[1] and begin[1] < end[0]
+
+
+class HostSteps:
+    """Records (name, reads, may, writes, call). ``may``: inputs that an output may lie on."""
+
+    def __init__(self):
+        self.parts, self.gaps = [[]], []
+
+    def _add(self, name, call, given, outputs, may=()):
+        outputs = [out for out in outputs if out is not None]
+        for out in outputs:
+            for tensor in given:
+                apart = tensor is None or not overlaps(out, tensor) or any(tensor is own for own in may)
+                need(apart, f"{name}: an output lies on an input")
+        for tensor in [*given, *outputs]:
+            need(tensor is None or tensor.dim() <= 2, f"{name}: tensors are matrices")
+        self.parts[-1].append((name, call))
+
+    @staticmethod
+    def _into(out, value):
+        need(out.dtype is value.dtype and out.shape == value.shape,
+             f"output is {out.dtype} {tuple(out.shape)}, step gives {value.dtype} {tuple(value.shape)}")
+        out.copy_(value)
+
+    def rms_norm(self, input, gamma, *, residual=None, sum=None, out=None, epsilon=1e-5, name="norm"):
+        out = torch.empty_like(input) if out is None else out
+        sum = torch.empty_like(input) if sum is None and residual is not None else sum
+
+        def call():
+            made = rms_norm(input, gamma, residual=residual, epsilon=epsilon)
+            if residual is not None:
+                made, total = made
+                self._into(sum, total)
+            self._into(out, made)
+
+        self._add(name, call, [input, gamma, residual], [out], ())
+        return out if residual is None else (out, sum)
+
+    def rms_norm_quantize(self, input, gamma, granularity="row", *, scale=None, residual=None, sum=None, out=None, scales=None,
+                          epsilon=1e-5, name="norm"):
+        out = torch.empty(input.shape, dtype=E4M3) if out is None else out
+        scales = scale if scale is not None else torch.empty(input.shape[0], 1) if scales is None else scales
+
+        def call():
+            made = rms_norm_quantize(input, gamma, granularity, scale=scale, residual=residual, epsilon=epsilon)
+            self._into(out, made[0])
+            if scale is None:
+                self._into(scales, made[1])
+            if residual is not None:
+                self._into(sum, made[2])
+
+        self._add(name, call, [input, gamma, residual], [out])
+        return (out, scales) if residual is None else (out, scales, sum)
+
+    def _product(self, name, function, given, out, c, columns, dtype, *arguments, **more):
+        out = torch.empty(given[0].shape[0], columns, dtype=dtype) if out is None else out
+        self._add(name, lambda: self._into(out, function(*arguments, c=c, **more)), [*given, c], [out], (c,))
+        return out
+
+    def linear(self, input, weight, bias=None, *, c=None, activation=None, gated=False, out=None, name="linear"):
+        return self._product(name, linear, [input, weight, bias], out, c, weight.shape[0] // (1 + gated), input.dtype, input, weight, bias,
+                             activation=activation, gated=gated)
+
+    def scaled_mm(self, mat_a, mat_b, scale_a, scale_b, bias=None, *, out_dtype=torch.bfloat16, use_fast_accum=False, c=None,
+                  activation=None, gated=False, scale_d=None, out=None, name="product"):
+        return self._product(name, scaled_mm, [mat_a, mat_b, scale_a, scale_b, bias], out, c, mat_b.shape[1] // (1 + gated), out_dtype,
+                             mat_a, mat_b, scale_a, scale_b, bias, out_dtype=out_dtype, activation=activation, gated=gated, scale_d=scale_d)
+
+    def packed_mm(self, x, packed, bias=None, *, scale_x=None, c=None, activation=None, gated=False, scale_d=None, gamma=None, epsilon=1e-5,
+                  out=None, out_dtype=None, name="product"):
+        return self._product(name, packed_mm, [x, packed.blob, bias, gamma], out, c, packed.n // (1 + gated), out_dtype or x.dtype, x,
+                             packed, bias, activation=activation, gated=gated, gamma=gamma, epsilon=epsilon, out_dtype=out_dtype)
+
+    def _quantizer(self, name, function, input, columns, granularity, out, scales):
+        out = torch.empty(input.shape[0], columns, dtype=E4M3) if out is None else out
+        scales = torch.empty(input.shape[0], 1) if scales is None else scales
+
+        def call():
+            made = function(input, granularity)
+            self._into(out, made[0])
+            self._into(scales, made[1])
+
+        self._add(name, call, [input], [out, scales])
+        return out, scales
+
+    def quantize(self, input, granularity="row", *, out=None, scales=None, name="quantize"):
+        return self._quantizer(name, quantize, input, input.shape[1], granularity, out, scales)
+
+    def silu_mul_quantize(self, input, granularity="row", *, scale=None, out=None, scales=None, name="silu_mul"):
+        return self._quantizer(name, silu_mul_quantize, input, input.shape[1] // 2, granularity, out, scales)
+
+    def gap(self, name="gap", *, writes=(), waits=False, triggers=False, nodes=1, programmatic_edges=0, stand_in_us=5.0):
+        need(len(writes) > 0, "a gap that writes anything lets nothing be loaded early")
+        self.gaps.append(types.SimpleNamespace(name=name, writes=writes, waits=waits, triggers=triggers, nodes=nodes))
+        self.parts.append([])
+
+
+class HostChain:
+    def __init__(self, steps, overlap="tuned", tune=None):
+        self.steps, self.overlap, self.tune, self.next = steps, overlap, tune, 0
+
+    @property
+    def parts(self):
+        return len(self.steps.parts)
+
+    def run(self, part):
+        need(part == self.next, f"part {part} runs and part {self.next} is next")
+        self.next = (part + 1) % self.parts
+        for _, call in self.steps.parts[part]:
+            call()
+
+    def names(self):
+        return [[name for name, _ in part] for part in self.steps.parts]
+
+    def explain(self):
+        return "\n".join(" ".join(part) for part in self.names())
+
+
+class HostClock:
+    def begin(self):
+        self._since = time.perf_counter()
+
+    def end(self):
+        self._until = time.perf_counter()
+
+    def ms(self):
+        return (self._until - self._since) * 1e3
+
+
+class HostMachine:
+    """decode's machine on the CPU. ``chains``: those that were made; ``tokens``: how many tokens ran."""
+
+    dtypes = (torch.float32, torch.bfloat16, torch.float16)
+    device = torch.device("cpu")
+
+    def __init__(self):
+        self.now, self.chains, self.tokens, self.captures = Now(FUNCTIONS), [], 0, 0
+
+    def quantize(self, input, granularity):
+        return st.quantize_reference(input, granularity)
+
+    def steps(self):
+        return HostSteps()
+
+    def chain(self, steps, overlap, tune):
+        self.chains.append(HostChain(steps, overlap, tune))
+        return self.chains[-1]
+
+    def attention(self, **what):
+        return ReferenceAttention(**what)
+
+    def greedy(self, books, rows):
+        return lambda logits: books.enter(books.pick(logits, "greedy"))
+
+    def capture(self, chain, body):
+        self.captures += 1
+        body()
+
+        def run():
+            self.tokens += 1
+            body()
+
+        return Token(run, sum(map(len, chain.names())))
+
+    def current(self):
+        return contextlib.nullcontext()
+
+    def clock(self):
+        return HostClock()
+
+    def describe(self):
+        return {"device": "NVIDIA H200 (twin)", "hbm_gb_s": 4800}
