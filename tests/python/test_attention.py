@@ -375,7 +375,7 @@ def test_buckets_share_kernels(compiled):
 
 @pytest.mark.skipif(INTERPRETED, reason="on the host")
 def test_splits_fill_the_sms():
-    assert [splits_for(rows, 8, 8192, 128) for rows in (1, 2, 4, 8, 16, 32, 64)] == [16, 16, 8, 4, 2, 1, 1]
+    assert [splits_for(rows, 8, 8192, 128) for rows in (1, 2, 4, 8, 16, 32, 64)] == [16, 16, 8, 4, 1, 1, 1]
     assert splits_for(1, 2, 8192, 128) == 64 and splits_for(1, 8, 256, 128) == 2 and splits_for(1, 8, 1, 128) == 1
     assert all(1 <= splits_for(rows, kv, most, 128) <= 64 for rows in (1, 7, 999) for kv in (1, 5, 64) for most in (1, 127, 2**20))
 

@@ -3,6 +3,7 @@
 docs/testing.md and docs/conv.md. Used by tools/report.py, whose --check compares the files with what is made here.
 """
 import fnmatch
+import json
 import pathlib
 import re
 import statistics
@@ -160,6 +161,12 @@ def datas_of(results: pathlib.Path) -> list[Data]:
     return [Data(texts_of(results / name), name) for name in (SHOWN, *others)]
 
 
+def decode_records(results: pathlib.Path) -> list[dict]:
+    """The records of bench/decode/arms.py, that of the GPU that pages show first."""
+    paths = sorted(results.glob("*/python/decode_arms.json"), key=lambda path: path.parts[-3] != SHOWN)
+    return [json.loads(path.read_text()) for path in paths]
+
+
 # Blocks of pages: the page, the block's name in its marks, and what makes it of the tables and certificates.
 BLOCKS = (("README.md", "speed", lambda of_gpus, _: speed(of_gpus) if shown_commits(of_gpus[0]) else None),
           ("README.md", "certified", lambda _, kept: certificates.summary(kept)),
@@ -181,6 +188,13 @@ def made(results: pathlib.Path, docs: pathlib.Path) -> dict[pathlib.Path, str]:
     shown = of_gpus[0]
     texts = {results / data.folder / f"{name}.csv": text for data in of_gpus for name, text in data.texts.items()}
     texts |= {docs / "img" / f"{name}.svg": draw(shown.rows(rows)) for name, (rows, draw) in PICTURES.items() if shown.rows(rows)}
+    decoded = decode_records(results)
+    if decoded:
+        import decode_picture  # which draws with this package
+        texts[docs / "img/decode.svg"] = decode_picture.picture(decoded[0])
+        path = docs / "decode.md"
+        if path.exists():
+            texts[path] = with_block(path.read_text(), "decode", decode_picture.numbers(decoded).strip())
     for page_name, name, make in BLOCKS:
         path = docs / page_name.removeprefix("docs/") if page_name.startswith("docs/") else docs.parent / page_name
         if path.exists():

@@ -97,9 +97,9 @@ def _join(out, parts, peaks, out_scale, base, used, out_at, d, G: tl.constexpr, 
     _write(out, sums / total[:, None], out_scale, out_at, d, G, D, GJ)
 
 
-@triton.jit(do_not_specialize=["slot_count", "max_length", "splits", "least", "window"])
+@triton.jit(do_not_specialize=["slot_count", "max_length", "splits", "least", "alone", "window"])
 def _attend(qkv, k_cache, v_cache, slots, lengths, out, q_norm, k_norm, out_scale, cosines, sines, parts, peaks, tickets, qkv_pitch,
-            k_pitch, v_pitch, out_pitch, slot_count, max_length, splits, least, window, scale, softcap, epsilon, KV: tl.constexpr,
+            k_pitch, v_pitch, out_pitch, slot_count, max_length, splits, least, alone, window, scale, softcap, epsilon, KV: tl.constexpr,
             G: tl.constexpr, D: tl.constexpr, ROTARY: tl.constexpr, GP: tl.constexpr, GJ: tl.constexpr, DP: tl.constexpr,
             VECTOR: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, DEPENDENT: tl.constexpr, PREFETCH: tl.constexpr,
             WIDE: tl.constexpr):
@@ -143,8 +143,8 @@ def _attend(qkv, k_cache, v_cache, slots, lengths, out, q_norm, k_norm, out_scal
     else:
         first = tl.maximum(length - window + 1, 0)
     count = tl.where(active, length - first, 0)
-    per = tl.cdiv(tl.maximum(tl.cdiv(count, splits), least), BLOCK) * BLOCK
-    used = tl.maximum(tl.cdiv(count, per), 1)
+    per = tl.cdiv(tl.maximum(tl.cdiv(count, splits), tl.where(count <= alone, count, least)), BLOCK) * BLOCK
+    used = tl.maximum(tl.cdiv(count, tl.maximum(per, 1)), 1)
     if split >= used:
         return
     out_at = row.to(tl.int64) * out_pitch + head * G * D
@@ -235,11 +235,11 @@ def splits_for(rows: int, kv_heads: int, max_length: int, least: int) -> int:
     """Returns among how many CTAs the cache of one sequence and head is divided at most, each with ``least`` positions or more.
 
     The CTAs fill 132 SMs once, or twice where that takes no more than 16 splits: what the last CTA has to join grows with their
-    number.
+    number. Groups that fill most SMs by themselves are not divided. docs/findings/whole-models.md has the times.
     """
     groups = rows * kv_heads
     once = SMS // groups
-    wanted = once if once >= 16 else min(16, 2 * SMS // groups)
+    wanted = once if once >= 16 or 2 * groups > SMS else min(16, 2 * SMS // groups)
     return max(1, min(wanted, 64, math.ceil(max_length / least)))
 
 
@@ -271,7 +271,8 @@ class Attention:
       included, or None. ``softcap`` bounds the scaled logits by ``softcap * tanh(logits / softcap)``.
     - ``epsilon`` belongs to the norms of heads. ``dtype`` is bf16 or fp16.
     - ``splits`` is among how many CTAs a sequence and head is divided at most, each with at least ``least`` positions (rounded up to
-      whole blocks). The defaults depend on ``rows`` and ``head_dim``. A sequence in one CTA is not joined.
+      whole blocks). The defaults depend on ``rows`` and ``head_dim``, and up to 256 positions (128 of heads wider than 128) stay in
+      one CTA. A sequence in one CTA is not joined.
     - ``dependent`` launches with programmatic dependent launch. Then the kernel waits and triggers, as a gap may promise.
 
     One object may serve all layers of a model that have the same parameters. It owns a workspace: its calls must be in one stream
@@ -312,7 +313,8 @@ class Attention:
         group = heads // kv_heads
         width = triton.next_power_of_2(head_dim)
         block = 64 if width <= 128 else 32
-        self.least = 2 * block if least is None else _whole("least", least, 1, INT32, "a positive number of positions, or None")
+        self.least = block if least is None else _whole("least", least, 1, INT32, "a positive number of positions, or None")
+        self.alone = 4 * block if least is None else 0  # positions up to which one CTA is faster than some and their join
         self.splits = splits_for(rows, kv_heads, max_length, self.least) if splits is None else \
             _whole("splits", splits, 1, 4096, "an integer from 1 to 4096, or None")
         joined = triton.next_power_of_2(group)
@@ -450,7 +452,7 @@ class Attention:
             _attend[(self.splits, self.kv_heads, self.rows)](
                 qkv, k_cache, v_cache, slots, lengths, out, q_norm, k_norm, out_scale, self.cosines, self.sines, self._parts, self._peaks,
                 self._tickets, qkv.stride(0), k_cache.stride(0), v_cache.stride(0), out.stride(0), k_cache.shape[0], self.max_length,
-                self.splits, self.least, self.window, scale, softcap, self.epsilon, **self._constants, **self._launch())
+                self.splits, self.least, self.alone, self.window, scale, softcap, self.epsilon, **self._constants, **self._launch())
 
     def _launch(self) -> dict:
         if _INTERPRETED:  # It knows neither dependent launches nor PTX, and multiplies bf16 as integers.
