@@ -293,7 +293,7 @@ TEST(cli_chain, the_tool_explains_and_refuses_without_a_gpu) {
   EXPECT_TRUE(plan.has("gate_up  16x28672x4096")) << plan.text;
   EXPECT_TRUE(plan.has("wait weights_first, trigger at_start, hand-off 1.05 MB")) << plan.text;
   EXPECT_TRUE(plan.has("all 8 steps")) << plan.text;
-  const Outcome without = run_tool("SLUICE_RECORDS_DIR=", "chain --device host --tokens 16 --explain");
+  const Outcome without = run_tool("SLUICE_RECORDS_DIR=", "chain --device host --tokens 17 --explain");
   EXPECT_TRUE(
       without.has("tuned, the first 2 of 8 layers\nno record of these steps on this GPU: as weights_first"))
       << without.text;
