@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chains in the C interface. A step is checked and read when it is added, as the call that it stands for
 // would be, so that its arrays need not outlive the call.
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -66,6 +65,14 @@ Result<ChainStep> step_of(const sluice_gap& gap) {
                    .waits = gap.waits != 0,
                    .overlapped = gap.triggers != 0,
                    .stand_in_us = gap.stand_in_us};
+  for (int i = 0; i < gap.write_count; ++i) {
+    const sluice_range& range = gap.writes[i];
+    if (range.bytes < 0 || (range.bytes > 0 && range.data == nullptr))
+      return Error{ErrorCode::invalid_argument, "writes[" + std::to_string(i) + "] has " +
+                                                    std::to_string(range.bytes) + " bytes at " +
+                                                    (range.data == nullptr ? "NULL" : "an address") +
+                                                    ": a range has an address and 0 bytes or more"};
+  }
   for (int i = 0; i < gap.write_count; ++i) made.writes.push_back({gap.writes[i].data, gap.writes[i].bytes});
   if (gap.write_count == 0) made.writes.push_back({});
   return ChainStep{.work = made, .name = "gap"};

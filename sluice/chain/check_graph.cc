@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares a graph that somebody else captured with the chain's launches. What the chain launches is read
 // from a capture of its parts, so that both sides are the driver's words.
-#include <algorithm>
-
 #include <sluice/chain/chain.h>
 #include <sluice/run/driver/events.h>
 #include <sluice/run/driver/graph_edges.h>
@@ -16,6 +14,7 @@ struct Wanted {
   size_t step = 0;
   CUfunction function = nullptr;  // null: a launch of a gap, or of a foreign step
   bool programmatic = false;      // the edge in front of it
+  bool known = true;              // which edge it has is known: not between the launches of a gap
   bool foreign = false;           // its edge is checked, and its function is not
 };
 
@@ -53,6 +52,7 @@ Result<std::vector<Wanted>> wanted_nodes(const Chain& chain, const WorkspaceView
       wanted.push_back({.step = step,
                         .function = nodes[i].function,
                         .programmatic = i == 0 && planned.overlap.wait != Wait::none,
+                        .known = !foreign || i == 0,
                         .foreign = foreign});
   }
   return wanted;
@@ -87,7 +87,14 @@ Result<void> Chain::check(CUgraph_st* graph) const {
                                  : ": nothing may stand between two launches of a chain; move it to another "
                                    "stream, in front or behind, or make it a gap")};
   }
-  for (size_t i = 1; i < wanted.size(); ++i)
+  for (size_t i = 1; i < wanted.size(); ++i) {
+    if (!wanted[i].known) continue;
+    if (!wanted[i].programmatic && found[begin + i].programmatic)
+      return Error{
+          ErrorCode::internal,
+          name(i) + ": it may begin before " + name(i - 1) +
+              " has ended, and the chain has an ordinary edge there: if the gap's first kernel waits, "
+              "say waits = true, else launch it without programmatic stream serialisation"};
     if (wanted[i].programmatic && !found[begin + i].programmatic)
       return Error{ErrorCode::internal,
                    name(i) + ": it begins behind an ordinary edge, and the chain lets it begin before " +
@@ -99,6 +106,7 @@ Result<void> Chain::check(CUgraph_st* graph) const {
                             ? "the gap's last node must be a kernel, or say that the gap does not trigger"
                             : "an event or another stream joins between them; keep the parts in one "
                               "stream")};
+  }
   return {};
 }
 

@@ -109,6 +109,10 @@ def test_misuse_is_refused():
         chain.gap(waits=2)
     with pytest.raises(sluice.InvalidArgument, match="write_count = -2"):
         chain.gap(count=-2)
+    for bad in (RangeStruct(None, 64), RangeStruct(4096, -1)):
+        gap = GapStruct(1, 0, 1, 1, 1, (RangeStruct * 1)(bad), 5.0)
+        with pytest.raises(sluice.InvalidArgument, match=r"writes\[0\] has"):
+            lib.sluice_steps_add_gap(chain.steps, ctypes.byref(gap))
     with pytest.raises(sluice.InvalidArgument, match="no step to name"):
         lib.sluice_steps_name(chain.steps, b"x")
     with pytest.raises(sluice.InvalidArgument, match="overlap"):

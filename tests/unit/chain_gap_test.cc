@@ -142,6 +142,8 @@ TEST_F(Gaps, are_found_in_a_captured_graph) {
   expect_refused(check(chain, 0, true), "step 3 (link2): in its place");
   const Chain ordinary = made(steps_with(gap(false, false)));
   EXPECT_TRUE(check(ordinary, 1, false).ok());
+  expect_refused(check(ordinary, 1, true),
+                 "step 2 (attention): it may begin before step 1 (link1) has ended");
   EXPECT_TRUE(check(made(steps_with(gap(true, true, 2))), 2, true).ok());
   driver.make_edges_full();
   expect_refused(check(chain, 1, true), "step 1 (link1): it begins behind an ordinary edge");

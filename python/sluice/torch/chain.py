@@ -50,7 +50,6 @@ class Steps:
         lib.sluice_steps_create(ctypes.byref(self._handle._as_parameter_))
         self._tensors: List[Any] = []
         self._device: Optional[int] = None
-        self._gaps = 0
 
     def __len__(self) -> int:
         return int(lib.sluice_steps_count(self._handle))
@@ -155,15 +154,16 @@ class Steps:
         - ``programmatic_edges``: the number of programmatic edges between the ``nodes`` launches.
         - ``stand_in_us``: microseconds that the launches take, about; ``Chain.tune`` puts an idle kernel of that time here.
         """
-        ranges = None if writes is None else [_range_of(tensor) for tensor in writes]
+        written = () if writes is None else tuple(writes)
+        ranges = None if writes is None else [_range_of(tensor) for tensor in written]
+        self._tensors.extend(written)
+        name_of("name", name)
         array = (RangeStruct * max(len(ranges or ()), 1))(*(ranges or ()))
         gap = GapStruct(nodes=integer("nodes", nodes), programmatic_edges=integer("programmatic_edges", programmatic_edges),
                         waits=switch_of("waits", waits), triggers=switch_of("triggers", triggers),
                         write_count=-1 if ranges is None else len(ranges), writes=array, stand_in_us=stand_in_us)
         lib.sluice_steps_add_gap(self._handle, ctypes.byref(gap))
-        self._gaps += 1
         self._name(name)
-        self._tensors.extend(writes or ())
 
     def _quantized(self, input: Tensor, columns: int, granularity: str, scale: _Out, out: _Out, scales: _Out, gate: int,
                    name: str) -> Tuple[Tensor, Tensor]:
@@ -193,9 +193,10 @@ class Steps:
             if tensor.requires_grad and torch.is_grad_enabled():
                 raise InvalidArgument("an operand wants a gradient, and a chain has no backward: build it under torch.no_grad(), or pass "
                                       "tensor.detach()")
+        name_of("name", name)
+        self._tensors.extend(tensors)  # before their addresses are recorded
         add(f.STEPS, self._handle._as_parameter_.value, *pairs)
         self._name(name)
-        self._tensors.extend(tensors)
         if self._device is None and tensors:
             self._device = tensors[0].device.index
 
@@ -211,7 +212,8 @@ class Chain:
       without one it is "weights_first".
 
     ``Chain.guarded`` times about 20 variants first, ``Chain.tune`` searches for some seconds. The steps' memory must stay allocated as
-    long as the chain and graphs of it exist; the chain keeps the tensors alive. One stream or one graph at a time may use a chain.
+    long as the chain and graphs of it exist; the chain keeps the tensors alive. Keep the chain until its launches have ended and graphs of
+    it are gone: they use its workspace and kernels. One stream or one graph at a time may use it.
     """
 
     @checked
@@ -246,6 +248,8 @@ class Chain:
         self._handle = Handle(lib.sluice_chain_free)
         self._tensors = list(steps._tensors)
         self.device = torch.device("cuda", steps._device)
+        if search != _AS_PLANNED:
+            torch.cuda.synchronize(self.device)  # the tuner runs in a stream of its own, on what other streams may still write
         options = ChainOptionsStruct(overlap=_OVERLAPS.index(overlap), search=search, seconds=seconds, keep=switch_of("keep", keep))
         lib.sluice_chain_create(default_device(steps._device), steps._handle, ctypes.byref(options),
                                 ctypes.byref(self._handle._as_parameter_))

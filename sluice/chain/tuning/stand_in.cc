@@ -33,15 +33,19 @@ extern "C" __global__ void __launch_bounds__(128) sluice_entry(const __grid_cons
 Result<std::vector<ChainStep>> with_stand_ins(const Device& device, std::span<const ChainStep> steps) {
   std::vector<ChainStep> made(steps.begin(), steps.end());
   std::shared_ptr<const Module> module;
-  for (size_t i = 0; i < made.size(); ++i) {
-    if (!step_of(made[i])->is_gap()) continue;
+  bool first = true;  // no step before it launches anything
+  for (ChainStep& each : made) {
+    const auto step = step_of(each);
+    const bool is_first = first;
+    first = first && !step->is_launched();
+    if (!step->is_gap()) continue;
     if (module == nullptr) {
       SLUICE_TAKE(module, device.impl().load_unit(kUnit, 0));
     }
-    auto& gap = std::get<ForeignStep>(made[i].work);
+    auto& gap = std::get<ForeignStep>(each.work);
     const StandInParams params{static_cast<u32>(gap.stand_in_us * 1e3), gap.waits, gap.overlapped};
     // The planner makes the first launch of a chain an ordinary one, whatever it waits for.
-    const bool dependent = gap.waits && i > 0;
+    const bool dependent = gap.waits && !is_first;
     gap.nodes = 1;
     gap.programmatic_edges = 0;
     gap.writes = {{}};

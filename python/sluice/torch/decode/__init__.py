@@ -52,7 +52,7 @@ def decode(model: Any, recipe: Any = _UNSET, *, head: Any = _UNSET, max_length: 
     - ``head``: None (16 bits), "row" or "int4".
     - ``max_length``: the longest sequence with its new tokens; by default max_position_embeddings, at most 4096. Caches are made for it.
     - ``dtype``: bf16 or fp16, of activations, caches and 16-bit weights. A model of another type is rounded to it.
-    - ``attention``: takes the place of ``sluice.torch.attention.Attention`` and keeps its promises (docs/decode.md).
+    - ``attention``: takes the place of ``sluice.torch.attention.Attention`` and keeps its promises (docs/attention.md).
     - ``scales``: of "tensor", fp32, layers x 4. Without them the first prompts calibrate: they run once in 16 bits, and a scale is twice
       the largest magnitude / 448.
     - ``use_fast_accum``: as for ``scaled_mm``.

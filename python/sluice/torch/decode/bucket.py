@@ -27,10 +27,11 @@ class Caches:
         if slots <= self.slots:
             return
         s = self._model.shape
-        self.layers = []  # freed before the larger ones are made
+        # Freed before the larger ones are made. If these do not fit, the next call makes new ones, and graphs of the old are stale.
+        self.layers, self.slots, self.version = [], 0, self.version + 1
         size = (slots, s.kv_heads, self._model.max_length, s.head_dim)
         self.layers = [tuple(torch.zeros(size, dtype=self._model.dtype, device=self._device) for _ in range(2)) for _ in range(s.layers)]
-        self.slots, self.version = slots, self.version + 1
+        self.slots = slots
 
     def bytes_at(self, length: float) -> float:
         """Returns the bytes that the attention of one row reads with so many tokens in the cache."""
@@ -70,7 +71,7 @@ class Bucket:
         for layer, attention in zip(self._model.layers, self._attentions):
 
             def gap(qkv: Tensor, out: Tensor, out_scale: Optional[Tensor]) -> Tensor:
-                # Attention writes the caches too; no step reads those.
+                # `writes` protects weights that later steps read early; caches are none, and they move when they grow.
                 steps.gap("attention", writes=(out,), waits=bool(attention.waits), triggers=bool(attention.triggers),
                           nodes=int(attention.nodes), programmatic_edges=int(getattr(attention, "programmatic_edges", 0)))
                 return out

@@ -52,7 +52,7 @@ class Engine:
         - ``input_ids``: an integer tensor, rows x tokens, with ``attention_mask`` where rows are padded (left, right or both). A list of
           sequences of different lengths comes back padded on the left. At most 64 rows.
         - ``temperature``: 0 takes the likeliest token; else tokens are drawn, of the ``top_k`` likeliest (0: all), of those that make up
-          ``top_p`` of the probability. ``seed`` gives the same tokens again, in any bucket.
+          ``top_p`` of the probability. ``seed`` gives a row the same tokens again, within one bucket.
         - ``eos_token_id``, ``pad_token_id``: by default the model's; ``eos_token_id=[]`` never stops. Without a padding token the first
           stop token fills.
         - ``streamer``: called with each chunk of new tokens, rows x ``check_every``, in host memory; or an object with ``put`` and ``end``.
@@ -86,6 +86,8 @@ class Engine:
         rows = len(request.prompts)
         if tokens.dim() != 2 or tokens.shape[0] != rows or tokens.shape[1] == 0:
             raise InvalidSize(f"tokens has shape {tuple(tokens.shape)} and must have {rows} rows, one a prompt, of at least one token")
+        for i, row in enumerate(tokens):
+            asked.check_tokens(row.detach().cpu(), f"tokens[{i}]", self.model.shape.vocab)
         made = []
         with torch.no_grad(), self._machine.current():
             own = self._start(request.prompts, tokens.shape[1], bucket, "forced",
@@ -117,14 +119,14 @@ class Engine:
         token, books, clock = own.token(mode), own.books, self._machine.clock()
         put, end = getattr(streamer, "put", streamer), getattr(streamer, "end", None)
         own.pick(mode)
-        done, shown = 1, 0
+        done, shown, self._stats = 1, 0, None
         clock.begin()
         while done < most:
             if (done % check_every == 0 or done == 1) and bool(books.finished.all()):
                 break
             token.run()
             done += 1
-            if put is not None and done % check_every == 0:
+            if put is not None and done % check_every == 0 and not bool(books.finished.all()):
                 put(books.made[:rows, shown:done].to("cpu", copy=True))
                 shown = done
         clock.end()

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Optional
 import torch
 from torch import Tensor
 
-from ...errors import InternalError, InvalidArgument, WrongDevice
+from ...errors import InternalError, InvalidArgument, UnsupportedArch, WrongDevice
 from .now import Now
 
 OVERLAPS = ("tuned", "off", "wait_first", "weights_first", "guarded")
@@ -29,6 +29,10 @@ class CudaMachine:
         if not torch.cuda.is_available():
             raise WrongDevice("decode needs a CUDA device, and torch sees none (torch.cuda.is_available() is False): its chains and graphs "
                               "run on GPUs only")
+        name, capability = torch.cuda.get_device_name(self.device), torch.cuda.get_device_capability(self.device)
+        if capability != (9, 0):
+            raise UnsupportedArch(f"{self.device} is {name}, of compute capability {capability[0]}.{capability[1]}, and decode needs 9.0: an "
+                                  "H100, H200 or GH200")
         if self.device.index is None:
             self.device = torch.device("cuda", torch.cuda.current_device())
         from ... import torch as st

@@ -40,7 +40,7 @@ def request_of(input_ids: Any, attention_mask: Any, pad: Optional[int], vocab: i
             tensor = row.detach().cpu() if isinstance(row, Tensor) else torch.tensor(row)
         except (TypeError, ValueError, RuntimeError) as error:
             raise InvalidType(f"input_ids[{i}] is {type(row).__name__} and must be a sequence of tokens: {error}") from error
-        prompts.append(_checked(tensor, f"input_ids[{i}]", vocab))
+        prompts.append(check_tokens(tensor, f"input_ids[{i}]", vocab))
     longest = max(prompt.numel() for prompt in prompts)
     given = torch.full((len(prompts), longest), 0 if pad is None else pad, dtype=torch.int64)
     for row, prompt in zip(given, prompts):
@@ -55,7 +55,7 @@ def _of_matrix(ids: Tensor, mask: Any, pad: Optional[int], vocab: int) -> Reques
         raise InvalidSize(f"input_ids has shape {tuple(ids.shape)} and must be rows x tokens")
     host = ids.detach().cpu()
     if mask is None:
-        prompts = [_checked(row, f"input_ids[{i}]", vocab) for i, row in enumerate(host)]
+        prompts = [check_tokens(row, f"input_ids[{i}]", vocab) for i, row in enumerate(host)]
         if pad is not None and any(int(row[0]) == pad or int(row[-1]) == pad for row in prompts) and len(prompts) > 1:
             raise InvalidArgument(f"input_ids has rows that begin or end with {pad}, the padding token, and no attention_mask: pass the "
                                   "tokenizer's attention_mask, or one of ones if these are tokens of the text")
@@ -68,11 +68,12 @@ def _of_matrix(ids: Tensor, mask: Any, pad: Optional[int], vocab: int) -> Reques
         places = keep.nonzero()[:, 0]
         if places.numel() and int(places[-1] - places[0]) + 1 != places.numel():
             raise InvalidArgument(f"attention_mask[{i}] has a hole: tokens must be contiguous, with padding on the left, the right or both")
-        prompts.append(_checked(row[keep], f"input_ids[{i}]", vocab))
+        prompts.append(check_tokens(row[keep], f"input_ids[{i}]", vocab))
     return Request(prompts, host.to(torch.int64), ids.device)
 
 
-def _checked(row: Tensor, name: str, vocab: int) -> Tensor:
+def check_tokens(row: Tensor, name: str, vocab: int) -> Tensor:
+    """Returns a row of tokens as int64. Raises ``InvalidSize``, ``InvalidType`` or ``InvalidArgument``."""
     if row.dim() != 1 or row.numel() == 0:
         raise InvalidSize(f"{name} has shape {tuple(row.shape)} and must hold at least one token: a prompt begins with one")
     if row.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8):

@@ -2,7 +2,7 @@
 """Picks tokens from logits and keeps the books of a generation, in torch operations on device tensors that a CUDA graph captures.
 
 Sampled tokens are the largest of ``logits / temperature + noise``, where noise is Gumbel's (that is a draw from the softmax). The noise is
-a hash of (seed, row, step, token). So a row's tokens depend neither on the batch nor on the bucket, and a seed gives them again.
+a hash of (seed, row, step, token). So the noise of a row depends neither on the batch nor on the bucket, and a seed gives it again.
 """
 from __future__ import annotations
 

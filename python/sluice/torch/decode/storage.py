@@ -46,7 +46,8 @@ def save(folder: pathlib.Path, model: Model, recipe: Optional[str], head: Option
         size += tensor.nbytes
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / FACTS).unlink(missing_ok=True)
+        for old in (FACTS, "generation_config.json", *(path.name for path in folder.glob("sluice-*-of-*.safetensors"))):
+            (folder / old).unlink(missing_ok=True)
         names = [f"sluice-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
         with Progress("saving", len(shards), show) as bar:
             for name, shard in zip(names, shards):
