@@ -284,7 +284,7 @@ class Attention:
     programmatic_edges = 0  # within the gap: there is one kernel
 
     def __init__(self, *, heads: int, kv_heads: int, head_dim: int, rotary: Optional[Tuple[Tensor, Tensor]], rows: int, max_length: int,
-                 epsilon: float = 1e-6, softmax_scale: Optional[float] = None, window: Optional[int] = None,
+                 epsilon: float = 1e-5, softmax_scale: Optional[float] = None, window: Optional[int] = None,
                  softcap: Optional[float] = None, dtype: torch.dtype = torch.bfloat16, device: object = "cuda",
                  splits: Optional[int] = None, least: Optional[int] = None, dependent: bool = True) -> None:
         self.kv_heads = _whole("kv_heads", kv_heads, 1, 65535, "an integer from 1 to 65535")
