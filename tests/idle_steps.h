@@ -10,9 +10,7 @@
 #include <vector>
 
 #include <sluice/chain.h>
-#include <sluice/run/device/device_impl.h>
-#include <sluice/run/driver/launch.h>
-#include <sluice/spec/packing.h>
+#include <sluice/chain/tuning/stand_in.h>
 
 namespace sluice::test {
 
@@ -23,48 +21,29 @@ struct IdleSpec {
   i64 prefetch_bytes = 0;  // bytes of that product's weights that the idle step prefetches
 };
 
-inline constexpr const char* kIdleUnit = R"(struct IdleParams { unsigned nanoseconds, triggers; };
-__device__ unsigned long long now() {
-  unsigned long long time;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
-  return time;
-}
-extern "C" __global__ void __launch_bounds__(128) sluice_entry(const __grid_constant__ IdleParams params) {
-  if (params.triggers) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  const unsigned long long end = now() + params.nanoseconds;
-  while (now() < end) {}
-}
-)";
-
 /// Returns a function for bench::ArmSpec::add. It inserts a step that idles for 3 us on two SMs before each
 /// product that `spec` names.
 inline Result<std::function<void(std::vector<ChainStep>&)>> idle_steps(const Device& device,
                                                                        const IdleSpec& spec) {
-  auto loaded = device.impl().load_unit(kIdleUnit, 0);
-  if (!loaded) return loaded.error();
-  const auto enqueue = [device, module = *loaded, spec](Stream stream) -> Result<void> {
-    const ContextScope scope(*device.impl().primary);
-    if (Result<void> entered = scope.entered(); !entered) return entered;
-    const struct { u32 nanoseconds, triggers; } params{3000, spec.overlapped ? 1u : 0u};
-    return launch_kernel(*device.impl().api, module->function(), {.grid_x = 2, .block_x = 128}, &params,
-                         stream);
-  };
-  return std::function<void(std::vector<ChainStep>&)>([spec, enqueue](std::vector<ChainStep>& steps) {
-    std::vector<ChainStep> made;
-    for (ChainStep& step : steps) {
-      const bool product =
-          std::holds_alternative<ProductStep>(step.work) || std::holds_alternative<ProductStep>(step.work);
-      if (spec.before == "all" ? product : step.name == spec.before) {
-        if (spec.hand_off_bytes > 0 && !made.empty()) made.back().hand_off_bytes = spec.hand_off_bytes;
-        made.push_back(
-            {.work = ForeignStep{.enqueue = enqueue, .overlapped = spec.overlapped, .writes = {{}}},
-             .name = "idle"});
-        if (spec.prefetch_bytes > 0) step.prefetch_bytes = spec.prefetch_bytes;
-      }
-      made.push_back(std::move(step));
-    }
-    steps = std::move(made);
-  });
+  auto launch = tuning::idle_launch(device, {.us = 3, .ctas = 2, .triggers = spec.overlapped});
+  if (!launch) return launch.error();
+  return std::function<void(std::vector<ChainStep>&)>(
+      [spec, enqueue = *launch](std::vector<ChainStep>& steps) {
+        std::vector<ChainStep> made;
+        for (ChainStep& step : steps) {
+          const bool product = std::holds_alternative<ProductStep>(step.work) ||
+                               std::holds_alternative<ProductStep>(step.work);
+          if (spec.before == "all" ? product : step.name == spec.before) {
+            if (spec.hand_off_bytes > 0 && !made.empty()) made.back().hand_off_bytes = spec.hand_off_bytes;
+            made.push_back(
+                {.work = ForeignStep{.enqueue = enqueue, .overlapped = spec.overlapped, .writes = {{}}},
+                 .name = "idle"});
+            if (spec.prefetch_bytes > 0) step.prefetch_bytes = spec.prefetch_bytes;
+          }
+          made.push_back(std::move(step));
+        }
+        steps = std::move(made);
+      });
 }
 
 }  // namespace sluice::test

@@ -12,8 +12,7 @@ from agree import Judge
 from clocks import Contender, Loop, race, sm_mhz
 from loops import Arm, Program, token_body
 from models import Model, State, nbytes
-
-DATASHEET_GB_S = {"H200": 4800.0, "H100": 3350.0}  # HBM of the SXM cards
+from sluice.torch.decode.machine import datasheet_gb_s
 
 
 def layers_us(us: dict[int, float], layers: int) -> tuple[Optional[float], Optional[float], float]:
@@ -32,7 +31,7 @@ def row_of(model: Model, batch: int, context: int, us: dict[int, float], weights
     sizes = model.sizes
     one, rest, whole = layers_us(us, sizes.layers)
     nbytes_token = weights / model.layers * sizes.layers + nbytes(model.head)
-    rate = next((rate for name, rate in DATASHEET_GB_S.items() if name in gpu), None)
+    rate = datasheet_gb_s(gpu)
     return {"model": model.name, "batch": batch, "context": context, "whole": len(us) == 1, "model_layers": sizes.layers,
             "us": {str(count): round(value, 1) for count, value in us.items()}, "us_layer": rounded(one), "us_fixed": rounded(rest),
             "ms_token": round(whole / 1e3, 4), "tokens_s": round(batch * 1e6 / whole, 1), "weights_gb": round(nbytes_token / 1e9, 3),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arms of transformers, on the same weights (views of the joined ones) and the same cached tokens. They call the model's forward
-once a token, with a DynamicCache, or under torch.compile with a StaticCache; what generate() adds is left out.
+once per token, with a DynamicCache, or under torch.compile with a StaticCache; what generate() adds is left out.
 """
 from __future__ import annotations
 

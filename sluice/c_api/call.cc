@@ -454,12 +454,17 @@ Result<Call> call_of(const sluice_call& p) {
   return call;
 }
 
+Result<Call> checked_call(const sluice_call& from) {
+  SLUICE_TAKE(Call call, call_of(from));
+  call.problem = at_addresses(call.problem, call.args);
+  const Result<Problem> checked = check_problem(call.problem);
+  if (!checked) return gemm::with_names(checked.error(), names_of(call.problem.conv), from.names);
+  return call;
+}
+
 Result<sluice_problem> described(const sluice_call& from) {
-  SLUICE_TAKE(const Call call, call_of(from));
-  const Problem problem = at_addresses(call.problem, call.args);
-  const Result<Problem> checked = check_problem(problem);
-  if (!checked) return gemm::with_names(checked.error(), names_of(problem.conv), from.names);
-  sluice_problem values = values_of(problem);
+  SLUICE_TAKE(const Call call, checked_call(from));
+  sluice_problem values = values_of(call.problem);
   if (from.problem.conv.op != SLUICE_PRODUCT) {
     // Also where the product itself is a plain one without im2col.
     SLUICE_TAKE(values.conv, conv_of_arrays(from));

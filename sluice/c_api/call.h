@@ -32,10 +32,14 @@ Named named(const sluice_call& call, sluice_operand which);
 /// conv::problem.
 Result<Call> call_of(const sluice_call& call);
 
+/// call_of(), with the problem as the arrays' addresses make it, checked. Errors: those of call_of() and of
+/// check_problem(), in the caller's names.
+Result<Call> checked_call(const sluice_call& call);
+
 /// Runs a call of arrays on a device. Errors: those of call_of() and gemm::run(); wrong_device.
 Result<void> run(sluice_device& device, const sluice_call& call, Stream stream);
 
-/// Returns call.problem as the call's arrays make it. Errors: those of call_of() and of check_problem().
+/// Returns call.problem as the call's arrays make it. Errors: those of checked_call().
 Result<sluice_problem> described(const sluice_call& call);
 
 // ---- call_conv.cc

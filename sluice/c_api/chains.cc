@@ -72,8 +72,8 @@ Result<ChainStep> step_of(const sluice_gap& gap) {
                                                     std::to_string(range.bytes) + " bytes at " +
                                                     (range.data == nullptr ? "NULL" : "an address") +
                                                     ": a range has an address and 0 bytes or more"};
+    made.writes.push_back({range.data, range.bytes});
   }
-  for (int i = 0; i < gap.write_count; ++i) made.writes.push_back({gap.writes[i].data, gap.writes[i].bytes});
   if (gap.write_count == 0) made.writes.push_back({});
   return ChainStep{.work = made, .name = "gap"};
 }
@@ -123,12 +123,10 @@ sluice_status sluice_steps_add_product(sluice_steps* steps, const sluice_call* c
     if (steps == nullptr) return fail(null_argument("steps"));
     if (const Result<void> checked = check_call(call); !checked) return fail(checked.error());
     if (call->workspace != nullptr) return fail(lends_none());
-    const Result<sluice_problem> described = c_api::described(*call);  // has the caller's names in its errors
-    if (!described) return fail(described.error());
-    Result<Call> made = call_of(*call);
+    Result<Call> made = checked_call(*call);
     if (!made) return fail(made.error());
     made->args.names = nullptr;  // the caller's, who may free them
-    const ProductStep step{.problem = at_addresses(made->problem, made->args), .args = made->args};
+    const ProductStep step{.problem = made->problem, .args = made->args};
     return add(steps, made->memory, named(*call, SLUICE_A).name().c_str(), {.work = step, .name = "product"});
   });
 }

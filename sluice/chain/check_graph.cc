@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares a graph that somebody else captured with the chain's launches. What the chain launches is read
 // from a capture of its parts, so that both sides are the driver's words.
+#include <map>
+
 #include <sluice/chain/chain.h>
 #include <sluice/run/driver/events.h>
 #include <sluice/run/driver/graph_edges.h>
@@ -33,6 +35,7 @@ Result<std::vector<Wanted>> wanted_nodes(const Chain& chain, const WorkspaceView
   const Chain::Impl& impl = chain.impl();
   SLUICE_TAKE(const StreamHandle stream, StreamHandle::create(impl.device));
   std::vector<Wanted> wanted;
+  std::map<int, std::vector<GraphNode>> known;  // by plan: steps of one plan have the same kernels
   size_t launch = 0;
   for (size_t step = 0; step < impl.plan.steps.size(); ++step) {
     const PlannedStep& planned = impl.plan.steps[step];
@@ -40,14 +43,15 @@ Result<std::vector<Wanted>> wanted_nodes(const Chain& chain, const WorkspaceView
     const ChainLaunch& made = impl.launches[launch++];
     const bool foreign = step_of(planned.step)->own_overlap().has_value();
     std::vector<GraphNode> nodes(static_cast<size_t>(made.kernels));
-    if (!foreign) {
+    if (!foreign && !known.contains(planned.plan)) {
       const auto read = [&](CUgraph graph) -> Result<void> {
-        SLUICE_TAKE(nodes, nodes_in_order(*impl.device.impl().api, graph));
+        SLUICE_TAKE(known[planned.plan], nodes_in_order(*impl.device.impl().api, graph));
         return {};
       };
       const auto enqueue = [&] { return made.launch(workspace, stream.get()); };
       SLUICE_TAKE(const Graph graph, Graph::capture(impl.device, stream.get(), enqueue, read));
     }
+    if (!foreign) nodes = known[planned.plan];
     for (size_t i = 0; i < nodes.size(); ++i)
       wanted.push_back({.step = step,
                         .function = nodes[i].function,

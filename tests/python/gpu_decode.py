@@ -5,7 +5,7 @@
 - logits of 64 teacher-forced positions against a plain bf16 forward of torch, within BOUNDS;
 - overlap "weights_first" against "off": the same bits over 200 tokens; "tuned" and "off": the same within a rounding;
 - a sequence alone and in a full bucket: the same bits;
-- ms a token at 1, 16 and 64 rows, and us a layer, from two numbers of layers.
+- ms per token at 1, 16 and 64 rows, and us per layer, from two numbers of layers.
 
     python tests/python/gpu_decode.py OUT.json [--layers 4] [--model llama3-8b] [--recipes row,tensor,int4,none] [--seconds 110]
 

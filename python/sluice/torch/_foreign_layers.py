@@ -92,7 +92,7 @@ def _recipe_of_fp8(module: Any) -> str:
     block = getattr(module, "block_size", None)
     if block is None or (tuple(block) == (module.out_features, module.in_features) != (128, 128)):
         return "row" if getattr(module, "activation_scale", None) is None else "tensor"  # without a scale it quantises each token
-    if block is not None and tuple(block) != (128, 128):
+    if tuple(block) != (128, 128):
         raise InvalidArgument(f"it has scales for blocks of {block[0]} x {block[1]}, and the kernels take 128 x 128: leave it as it is")
     if getattr(module, "activation_scale", None) is not None:
         raise InvalidArgument("it has one given scale of the input and scales per block of the weight, which no kernel takes together: "

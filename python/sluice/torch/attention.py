@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention of one new token a sequence, in one Triton kernel: what runs in the gap of a decoding chain.
+"""Attention of one new token per sequence, in one Triton kernel: what runs in the gap of a decoding chain.
 
-The kernel norms the heads, rotates them, writes the cache and attends to it, so it is one launch a layer. Some CTAs share a sequence's
+The kernel norms the heads, rotates them, writes the cache and attends to it, so it is one launch per layer. Some CTAs share a sequence's
 cache, and the last of them to arrive joins their parts. With ``dependent`` it keeps both promises of a gap (docs/attention.md): it
 lets the next launch begin at once, and waits before it touches memory. Triton compiles it at the first call.
 """
@@ -261,7 +261,7 @@ def _span(tensor: Tensor) -> Tuple[int, int]:
 
 
 class Attention:
-    """Attention of one new token a sequence, for a bucket of ``rows`` sequences. Made once, before CUDA graphs are captured.
+    """Attention of one new token per sequence, for a bucket of ``rows`` sequences. Made once, before CUDA graphs are captured.
 
     - ``heads`` is a multiple of ``kv_heads``, of at most 32 times it. ``head_dim`` is a multiple of 8 from 16 to 256.
     - ``rotary`` is (cos, sin): fp32, contiguous, at least ``max_length`` x rotary_dim / 2. The first rotary_dim columns of a head are

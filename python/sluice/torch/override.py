@@ -257,8 +257,8 @@ class Route:
         library = torch.library.Library("aten", "IMPL")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of each kernel that is replaced
-            library.impl("_scaled_mm", _functional(self, original, keys), self.key, allow_override=True)
-            library.impl("_scaled_mm.out", _into(self, original_out, keys), self.key, allow_override=True)
+            library.impl("_scaled_mm", _kernel(self, original, keys), self.key, allow_override=True)
+            library.impl("_scaled_mm.out", _kernel(self, original_out, keys), self.key, allow_override=True)
         return library
 
 
@@ -277,56 +277,34 @@ def _metadata(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bi
             scale_result is None, out_dtype, use_fast_accum)
 
 
-def _functional(route: Route, original: Callable[..., Any], keys: Any) -> Callable[..., Tensor]:
-    """Returns the kernel of ``_scaled_mm``. Its body has few calls, since every eager product pays for them."""
+def _kernel(route: Route, original: Callable[..., Any], keys: Any) -> Callable[..., Tensor]:
+    """Returns the kernel of ``_scaled_mm``, and with ``out`` of ``_scaled_mm.out``, which compiled graphs call. Its body has few calls,
+    since every eager product pays for them."""
     run = route.run
 
     def scaled_mm(mat_a, mat_b, scale_a, scale_b, bias=None, scale_result=None, out_dtype=None,  # type: ignore[no-untyped-def]
-                  use_fast_accum=False):
+                  use_fast_accum=False, *, out=None):
         rule = route.rule
         if rule is not None:
             key = _metadata(mat_a, mat_b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)
-            reason = rule.decided.get(key, _NEW)
-            if reason is _NEW:
-                reason = route._decide(rule, key, mat_a, mat_b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum, None)
-            if reason is None:
-                try:
-                    out = mat_a.new_empty((mat_a.shape[0], mat_b.shape[1]), dtype=out_dtype)
-                    run(out, mat_a, mat_b, scale_a, scale_b, use_fast_accum, bias)
-                    route._take()
-                    return out
-                except Exception as error:  # noqa: BLE001 - whatever it is, torch may accept the call
-                    reason = route._failed(rule, key, error)
-            route._pass(reason)
-        return original(keys, mat_a, mat_b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)
-
-    return scaled_mm
-
-
-def _into(route: Route, original: Callable[..., Any], keys: Any) -> Callable[..., Tensor]:
-    """Returns the kernel of ``_scaled_mm.out``, which compiled graphs call."""
-    run = route.run
-
-    def scaled_mm_out(mat_a, mat_b, scale_a, scale_b, bias=None, scale_result=None, out_dtype=None,  # type: ignore[no-untyped-def]
-                      use_fast_accum=False, *, out):
-        rule = route.rule
-        if rule is not None:
-            key = (*_metadata(mat_a, mat_b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum), out.shape, out.stride(),
-                   out.dtype, out.get_device())
+            if out is not None:
+                key = (*key, out.shape, out.stride(), out.dtype, out.get_device())
             reason = rule.decided.get(key, _NEW)
             if reason is _NEW:
                 reason = route._decide(rule, key, mat_a, mat_b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum, out)
             if reason is None:
                 try:
-                    run(out, mat_a, mat_b, scale_a, scale_b, use_fast_accum, bias)
+                    result = mat_a.new_empty((mat_a.shape[0], mat_b.shape[1]), dtype=out_dtype) if out is None else out
+                    run(result, mat_a, mat_b, scale_a, scale_b, use_fast_accum, bias)
                     route._take()
-                    return out
+                    return result
                 except Exception as error:  # noqa: BLE001 - whatever it is, torch may accept the call
                     reason = route._failed(rule, key, error)
             route._pass(reason)
-        return original(keys, mat_a, mat_b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum, out=out)
+        into = {} if out is None else {"out": out}
+        return original(keys, mat_a, mat_b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum, **into)
 
-    return scaled_mm_out
+    return scaled_mm
 
 
 def _run(out: Tensor, mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, use_fast_accum: bool, bias: Optional[Tensor]) -> None:

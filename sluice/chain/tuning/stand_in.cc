@@ -30,34 +30,35 @@ extern "C" __global__ void __launch_bounds__(128) sluice_entry(const __grid_cons
 
 }  // namespace
 
+Result<std::function<Result<void>(Stream)>> idle_launch(const Device& device, const IdleLaunch& idle) {
+  SLUICE_TAKE(const auto module, device.impl().load_unit(kUnit, 0));
+  const StandInParams params{static_cast<u32>(idle.us * 1e3), idle.waits, idle.triggers};
+  const LaunchShape shape{.grid_x = idle.ctas, .block_x = kThreads, .dependent = idle.dependent};
+  return std::function<Result<void>(Stream)>([device, module, params, shape](Stream stream) -> Result<void> {
+    const ContextScope scope(*device.impl().primary);
+    SLUICE_TRY(scope.entered());
+    return launch_kernel(*device.impl().api, module->function(), shape, &params, stream);
+  });
+}
+
 Result<std::vector<ChainStep>> with_stand_ins(const Device& device, std::span<const ChainStep> steps) {
   std::vector<ChainStep> made(steps.begin(), steps.end());
-  std::shared_ptr<const Module> module;
   bool first = true;  // no step before it launches anything
   for (ChainStep& each : made) {
     const auto step = step_of(each);
     const bool is_first = first;
     first = first && !step->is_launched();
     if (!step->is_gap()) continue;
-    if (module == nullptr) {
-      SLUICE_TAKE(module, device.impl().load_unit(kUnit, 0));
-    }
     auto& gap = std::get<ForeignStep>(each.work);
-    const StandInParams params{static_cast<u32>(gap.stand_in_us * 1e3), gap.waits, gap.overlapped};
-    // The planner makes the first launch of a chain an ordinary one, whatever it waits for.
-    const bool dependent = gap.waits && !is_first;
     gap.nodes = 1;
     gap.programmatic_edges = 0;
     gap.writes = {{}};
-    gap.enqueue = [device, module, params, dependent](Stream stream) -> Result<void> {
-      const ContextScope scope(*device.impl().primary);
-      SLUICE_TRY(scope.entered());
-      return launch_kernel(*device.impl().api, module->function(),
-                           {.grid_x = static_cast<u32>(device.impl().info().sm_count),
-                            .block_x = kThreads,
-                            .dependent = dependent},
-                           &params, stream);
-    };
+    // The planner makes the first launch of a chain an ordinary one, whatever it waits for.
+    SLUICE_TAKE(gap.enqueue, idle_launch(device, {.us = gap.stand_in_us,
+                                                  .ctas = static_cast<u32>(device.impl().info().sm_count),
+                                                  .triggers = gap.overlapped,
+                                                  .waits = gap.waits,
+                                                  .dependent = gap.waits && !is_first}));
   }
   return made;
 }

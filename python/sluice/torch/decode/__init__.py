@@ -47,7 +47,7 @@ def decode(model: Any, recipe: Any = _UNSET, *, head: Any = _UNSET, max_length: 
     - ``model``: a causal language model of transformers, or a folder with config.json and safetensors, which is read without building
       it. A folder that ``Engine.save`` wrote, or a ``RandomSource`` (random weights of a config), is taken too. ``known_types()`` lists the
       types. Another model raises ``InvalidArgument``, which names the key of the config or the tensor that decode does not compute.
-    - ``recipe``: "row" (e4m3, one scale a row of a weight and a token) or "tensor" (e4m3, one scale a weight, static scales of tokens).
+    - ``recipe``: "row" (e4m3, one scale per row of a weight and per token) or "tensor" (e4m3, one scale per weight, static scales of tokens).
       "int4" has groups of ``group`` columns and 16-bit tokens; None is 16 bits.
     - ``head``: None (16 bits), "row" or "int4".
     - ``max_length``: the longest sequence with its new tokens; by default max_position_embeddings, at most 4096. Caches are made for it.

@@ -85,7 +85,7 @@ class Engine:
         request = asked.request_of(input_ids, attention_mask, None, self.model.shape.vocab)
         rows = len(request.prompts)
         if tokens.dim() != 2 or tokens.shape[0] != rows or tokens.shape[1] == 0:
-            raise InvalidSize(f"tokens has shape {tuple(tokens.shape)} and must have {rows} rows, one a prompt, of at least one token")
+            raise InvalidSize(f"tokens has shape {tuple(tokens.shape)} and must have {rows} rows, one per prompt, of at least one token")
         for i, row in enumerate(tokens):
             asked.check_tokens(row.detach().cpu(), f"tokens[{i}]", self.model.shape.vocab)
         made = []
@@ -122,13 +122,14 @@ class Engine:
         done, shown, self._stats = 1, 0, None
         clock.begin()
         while done < most:
-            if (done % check_every == 0 or done == 1) and bool(books.finished.all()):
-                break
+            if done % check_every == 0 or done == 1:
+                if bool(books.finished.all()):
+                    break
+                if put is not None and done % check_every == 0:
+                    put(books.made[:rows, shown:done].to("cpu", copy=True))
+                    shown = done
             token.run()
             done += 1
-            if put is not None and done % check_every == 0 and not bool(books.finished.all()):
-                put(books.made[:rows, shown:done].to("cpu", copy=True))
-                shown = done
         clock.end()
         ms = clock.ms()
         new = books.made[:rows, :done].to("cpu", copy=True)
@@ -177,7 +178,7 @@ class Engine:
     def stats(self) -> Dict[str, Any]:
         """Returns what the last generate measured, by events around its tokens after the first.
 
-        - ``ms_token``: milliseconds of a step of all rows. ``tokens_s``: tokens a second of all rows together.
+        - ``ms_token``: milliseconds of a step of all rows. ``tokens_s``: tokens per second of all rows together.
         - ``bytes_token``: bytes of the weights, and of the caches at the mean length, that a step reads.
         - ``hbm_share``: those bytes over the datasheet's rate of the device; None if the device is not listed.
         - ``launches_token``: nodes of the graph. The other values say what was run.

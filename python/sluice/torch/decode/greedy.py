@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Greedy tokens in one Triton kernel: the largest logit of each row, and the books of sampling.py. In torch operations the same takes
-about a dozen launches a token.
+about a dozen launches per token.
 
 Some CTAs share a row's logits. The last of them to arrive enters the row's token, and the last row counts the step.
 """

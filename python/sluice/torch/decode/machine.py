@@ -19,6 +19,11 @@ _DATASHEETS = (("GH200 144G", 4900), ("GH200", 4000), ("H200", 4800), ("H100 NVL
                ("H100", 3350), ("H20", 4000))
 
 
+def datasheet_gb_s(name: str) -> Optional[int]:
+    """Returns the datasheet's rate of a device's HBM in GB/s; None for a name that is not listed."""
+    return next((rate for part, rate in _DATASHEETS if re.search(rf"\b{part}\b", name)), None)
+
+
 class CudaMachine:
     """One GPU of compute capability 9.0."""
 
@@ -96,7 +101,7 @@ class CudaMachine:
 
     def describe(self) -> Dict[str, Any]:
         name = torch.cuda.get_device_name(self.device)
-        return {"device": name, "hbm_gb_s": next((rate for part, rate in _DATASHEETS if re.search(rf"\b{part}\b", name)), None)}
+        return {"device": name, "hbm_gb_s": datasheet_gb_s(name)}
 
 
 class Token:

@@ -58,7 +58,7 @@ def attend_prompt(q: Tensor, k: Tensor, v: Tensor, h: Heads) -> Tensor:
 
 
 class ReferenceAttention:
-    """One token a row, by torch. It neither waits nor triggers, and runs rows one after another, with the host's help."""
+    """One token per row, by torch. It neither waits nor triggers, and runs rows one after another, with the host's help."""
 
     nodes, waits, triggers = 1, False, False
 

@@ -15,7 +15,7 @@ from .sampling import STOPS
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """``prompts``: int64 in host memory, one a row, without padding. ``given``: the input as a matrix, padded on the left if it was a
+    """``prompts``: int64 in host memory, one per row, without padding. ``given``: the input as a matrix, padded on the left if it was a
     list."""
 
     prompts: List[Tensor]

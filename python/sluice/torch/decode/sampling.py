@@ -24,7 +24,7 @@ def _mixed(x: Tensor, by: int) -> Tensor:
 
 
 def noise(keys: Tensor, step: Tensor, tokens: Tensor) -> Tensor:
-    """Returns Gumbel noise in fp32, rows x tokens. ``keys``: int64, one a row. ``step``: int64, one value. ``tokens``: int64, rows x
+    """Returns Gumbel noise in fp32, rows x tokens. ``keys``: int64, one per row. ``step``: int64, one value. ``tokens``: int64, rows x
     tokens or one row."""
     row = _mixed(_mixed(keys + step * _MIX[0] & _LOW, _MIX[1]), _MIX[2])
     bits = _mixed(_mixed((tokens * _MIX[3] & _LOW) ^ row[:, None], _MIX[1]), _MIX[2])

@@ -58,7 +58,7 @@ class Dense(Operand):
 
 @dataclasses.dataclass
 class Scaled(Operand):
-    """e4m3 with fp32 scales: one a row (n x 1), or one for all (no dimension)."""
+    """e4m3 with fp32 scales: one per row (n x 1), or one for all (no dimension)."""
 
     weight: Tensor
     scale: Tensor
