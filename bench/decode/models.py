@@ -50,6 +50,10 @@ class Sizes:
 MODELS = {
     "llama3-8b": Sizes(4096, 32, 8, 128, 14336, 128256, 32, 500000.0, False),
     "qwen3-8b": Sizes(4096, 32, 8, 128, 12288, 151936, 36, 1000000.0, True),
+    # Models that nobody tuned for.
+    "phi-4": Sizes(5120, 40, 10, 128, 17920, 100352, 40, 250000.0, False),
+    "mistral-nemo": Sizes(5120, 32, 8, 128, 14336, 131072, 40, 1000000.0, False),
+    "smollm2-1.7b": Sizes(2048, 32, 32, 64, 8192, 49152, 24, 130000.0, False),
     # To test this bench on a CPU.
     "tiny-llama": Sizes(256, 4, 2, 64, 512, 512, 32, 10000.0, False),
     "tiny-qwen": Sizes(256, 4, 2, 64, 512, 512, 36, 10000.0, True),

@@ -3,7 +3,7 @@
 """Tunes the chains of whole models with the gap of attention in them, and collects the records that ship.
 
     python bench/decode/tune.py OUT.json [--models llama3-8b,qwen3-8b] [--rows 1,16,64,4] [--recipes tensor,row,int4]
-                                [--each 6] [--seconds 280]
+                                [--fast] [--each 6] [--seconds 280]
 
 Each chain is a bucket of an engine: 8 layers of random weights without the head, whose time would hide the layers', tuned for ``--each``
 seconds (``Chain.tune``). OUT.json is a file
@@ -37,6 +37,7 @@ def main():
     parser.add_argument("--models", type=lambda text: text.split(","), default=["llama3-8b", "qwen3-8b"])
     parser.add_argument("--rows", type=lambda text: [int(x) for x in text.split(",")], default=[1, 16, 64, 4])
     parser.add_argument("--recipes", type=lambda text: [None if x == "none" else x for x in text.split(",")], default=["tensor", "row", "int4"])
+    parser.add_argument("--fast", action="store_true", help="the fast sums of FP8 (use_fast_accum)")
     parser.add_argument("--each", type=float, default=6.0)
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=280)
@@ -57,10 +58,10 @@ def main():
         source = RandomSource({**CONFIGS[model], "num_hidden_layers": options.layers})
         for recipe in options.recipes:
             scales = torch.full((options.layers, 4), 0.02) if recipe == "tensor" else None
-            engine = decode(source, recipe, max_length=256, progress=False, scales=scales)
+            engine = decode(source, recipe, max_length=256, progress=False, scales=scales, use_fast_accum=options.fast)
             kind = LayersAlone(recipe, engine.model.shape.epsilon, engine.model.shape.activation, engine.model.dtype)
             for rows in options.rows:
-                what = f"{model} {recipe}, {rows} rows"
+                what = f"{model} {recipe}{', fast sums' if options.fast else ''}, {rows} rows"
                 if time.monotonic() - begin > options.seconds:
                     left_out.append(what)
                     continue

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares the CPU time of a planned launch with the driver's own launch of an empty kernel with the same
-// parameters, measured in turn on one machine. Batches are short enough that the launch queue never fills. A
-// launch must not allocate.
+// Compares the CPU time of a planned launch, and of a whole chain, with the driver's own launches of an empty
+// kernel with the same parameters, measured in turn on one machine. Batches are short enough that the launch
+// queue never fills. A launch must not allocate.
 #include <time.h>
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include <sluice/spec/params.h>
 
 #include "allocation_counter.h"
+#include "bench/chain/data.h"
 #include "gpu.h"
 
 namespace sluice::testing {
@@ -28,6 +29,8 @@ constexpr int kBatches = 200;
 constexpr const char* kEmptyUnit = R"(#include <sluice/spec/params.h>
 extern "C" __global__ void sluice_entry(const __grid_constant__ sluice::GemmParams params) {}
 )";
+
+constexpr double kMostOfChain = 1.2;    // the time of a chain's launches, of as many bare ones
 
 class host_cost : public GpuTest {};
 
@@ -120,6 +123,54 @@ TEST_F(host_cost, of_a_planned_launch_is_small_and_it_allocates_nothing) {
     ASSERT_GT(bare.least(), 0);
     EXPECT_LE(ours.median(), bare.median() + kMostAboveBare) << name;
   }
+}
+
+TEST_F(host_cost, of_a_chain_is_that_of_its_launches) {
+  const auto lab = bench::open_lab(device(), {.method = {.rounds = 1, .rest_ms = 0, .peer = false}});
+  ASSERT_TRUE(ok(lab));
+  const bench::LayerSpec spec{
+      .model = {"small", 512, 768, 512, 1024}, .tokens = 8, .layers = 12, .passes = 1};
+  const auto data = bench::ChainData::create(**lab, spec);
+  ASSERT_TRUE(ok(data));
+  const auto chain = Chain::prepare(device(), bench::steps_of(spec, data->memory()),
+                                    {.overlap = ChainOverlap::weights_first});
+  const auto workspace = Workspace::create(device(), chain->workspace_bytes());
+  const auto workspace = Workspace::create(device());
+  const auto nothing = device().impl().load_unit(kEmptyUnit, 0);
+  ASSERT_TRUE(ok(chain) && ok(workspace) && ok(nothing));
+  const StreamHandle& stream = (*lab)->stream;
+  const Device::Impl& impl = device().impl();
+  const ContextScope scope(*impl.primary);
+  const GemmParams params{};
+  const LaunchShape one_block{.grid_x = 1, .block_x = kThreads, .dependent = true};
+  const int launches = chain->kernels();
+  const auto bare_launches = [&] {
+    for (int i = 0; i < launches; ++i)
+      if (!launch_kernel(*impl.api, (*nothing)->function(), one_block, &params, stream.get())) return false;
+    return true;
+  };
+  const auto once = [&](const auto& work) {  // us per launch
+    const double start = cpu_microseconds();
+    if (!work()) return -1.0;
+    const double cost = (cpu_microseconds() - start) / launches;
+    return stream.synchronize() ? cost : -1.0;
+  };
+  const auto enqueued = [&] { return chain->enqueue(stream.get(), workspace->view()).ok(); };
+  ASSERT_TRUE(enqueued());
+  const long before = allocations_by_this_thread();
+  ASSERT_TRUE(enqueued());
+  EXPECT_EQ(allocations_by_this_thread(), before) << "a chain must not allocate when it is enqueued";
+  ASSERT_TRUE(ok(stream.synchronize()));
+  Cost ours, bare;
+  for (int batch = 0; batch < kBatches; ++batch) {
+    ours.batches.push_back(once(enqueued));
+    bare.batches.push_back(once(bare_launches));
+  }
+  std::printf("a chain of %d launches: median %.2f us per launch; the driver's launches alone: %.2f us\n",
+              launches, ours.median(), bare.median());
+  ASSERT_GT(ours.least(), 0);
+  ASSERT_GT(bare.least(), 0);
+  EXPECT_LE(ours.median(), bare.median() * kMostOfChain);
 }
 
 }  // namespace

@@ -323,9 +323,9 @@ def test_the_route_of_the_package_is_that_of_the_gpu():
 
 
 @pytest.mark.parametrize("source, fast, m, scales, wanted", [
-    ("record", True, 4096, "tensor", None), ("model", True, 64, "tensor", None), ("model", True, 512, "tensor", "SLOWER"),
-    ("record", False, 16, "tensor", "UNMEASURED"), ("model", False, 64, "tensor", "SLOWER"), ("model", True, 16, "row", None),
-    ("model", True, 4096, "row", "UNMEASURED"), ("record", False, 4096, "row", None)])
+    ("record", True, 4096, "tensor", None), ("model", True, 16, "tensor", None), ("model", True, 64, "tensor", "SLOWER"),
+    ("model", True, 512, "tensor", "SLOWER"), ("record", False, 16, "tensor", "UNMEASURED"), ("model", False, 64, "tensor", "SLOWER"),
+    ("model", True, 16, "row", None), ("model", True, 4096, "row", "UNMEASURED"), ("record", False, 4096, "row", None)])
 def test_the_plan_decides_what_is_taken(source, fast, m, scales, wanted):
     stub.source = source
     call = operands(m, 16, 1024, scales=scales)

@@ -3,6 +3,7 @@
 measured speeds beside bench/results. Needs no GPU."""
 import csv
 import itertools
+import json
 import lzma
 import math
 import random
@@ -169,6 +170,8 @@ def measured(root):
         if line["us"] and line["torch_us"]:
             ratio = float(line["torch_us"]) / float(line["us"])
             found.append(("row", "promoted", line["planned_by"], int(line["m"]), int(line["k"]), ratio))
+    for line in json.loads((root / "bench/results/h200/python/override.json").read_text())["races"]:
+        found.append((line["scales"], line["sums"], line["planned_by"], line["m"], line["k"], line["ratio"]))
     arms = {(line["arm"], line["batch"]): float(line["linears_us_layer"]) for line in table(root / "bench/results/h200/decoding.csv")
             if line["linears_us_layer"]}
     for (arm, batch), us in arms.items():

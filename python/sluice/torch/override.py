@@ -105,19 +105,23 @@ def why_torch(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bi
 # Each line holds the least measured ratio of torch's time and sluice's for a kind of product. A kind is the scales, the sums ("fast" is
 # use_fast_accum), how the plan was chosen, the least and largest m, and the least k. test_override_condition.py reckons the ratios from
 # bench/results. products.csv has cuBLASLt's first algorithm, which torch takes, and row_torch.csv torch itself. decoding.csv has the
-# products of a layer, summed.
+# products of a layer, summed. override.json has torch itself, by gpu_override.py.
 MEASURED: Tuple[Tuple[str, str, str, int, float, int, float], ...] = (
     ("tensor", "fast", "record", 1, 64, 1, 0.99),
     ("tensor", "fast", "record", 65, math.inf, 1, 0.98),
-    ("tensor", "fast", "model", 1, 128, 1, 0.99),
+    ("tensor", "fast", "model", 1, 16, 1, 1.15),
+    ("tensor", "fast", "model", 17, 128, 2048, 0.99),
+    ("tensor", "fast", "model", 17, 128, 1, 0.92),
     ("tensor", "fast", "model", 129, math.inf, 1, 0.96),
     ("tensor", "promoted", "record", 513, math.inf, 1, 0.94),
+    ("tensor", "promoted", "model", 1, 16, 2048, 1.10),
     ("tensor", "promoted", "model", 33, math.inf, 1, 0.96),
     ("row", "promoted", "record", 1, math.inf, 1024, 1.02),
     ("row", "promoted", "model", 1, math.inf, 1024, 1.0),
     ("row", "promoted", "model", 1, math.inf, 1, 0.90),
     ("row", "fast", "record", 1, 64, 1024, 1.45),
-    ("row", "fast", "model", 1, 64, 1024, 1.45),
+    ("row", "fast", "record", 65, math.inf, 1024, 0.98),
+    ("row", "fast", "model", 1, 64, 1024, 1.20),
 )
 
 
