@@ -24,8 +24,18 @@ const TunedStep* at_place(const TunedChain& chain, const StepRecipe* before, con
   return nullptr;
 }
 
-bool is_foreign(const StepRecipe& recipe) {
-  return std::holds_alternative<ForeignRecipe>(recipe);
+const StepRecipe& recipe_in(const StepRecipe& recipe) {
+  return recipe;
+}
+const StepRecipe& recipe_in(const TunedChain::Step& step) {
+  return step.recipe;
+}
+/// Returns the first foreign step's recipe, which holds what it promises; none: no step is foreign.
+template <class Steps>
+std::optional<ForeignRecipe> first_foreign(const Steps& steps) {
+  for (const auto& step : steps)
+    if (const auto* foreign = std::get_if<ForeignRecipe>(&recipe_in(step))) return *foreign;
+  return std::nullopt;
 }
 
 constexpr i64 kBlobSlice = 2048;  // bytes of packed weights; a CTA reads many slices in a row
@@ -89,9 +99,9 @@ std::vector<std::optional<TunedStep>> RecordBook::find(std::span<const ChainStep
     recipes.push_back(recipe_of(steps[i]));
   }
   if (recipes.size() < 2) return found;
-  // Between two gaps a chain is a short one. Choices for it, mixed from records of chains without gaps, have
-  // cost 6 % (docs/findings/whole-models.md), so records serve chains that have gaps as they do.
-  const bool gaps = std::any_of(recipes.begin(), recipes.end(), is_foreign);
+  // Choices mixed from records of chains with other foreign steps, or with none, have cost 6 %
+  // (docs/findings/whole-models.md). So a record serves chains whose foreign steps promise what its own do.
+  const auto foreign = first_foreign(recipes);
   // Models share steps. The tuned chain that matches most steps is used first, and others fill the gaps.
   struct Match {
     std::vector<const TunedStep*> choices;
@@ -100,8 +110,7 @@ std::vector<std::optional<TunedStep>> RecordBook::find(std::span<const ChainStep
   std::vector<Match> matches;
   for (const TunedChain& chain : impl().chains) {
     if (chain.gpu != device.name || chain.sm_count != device.sm_count) continue;
-    const auto of_gap = [](const TunedChain::Step& step) { return is_foreign(step.recipe); };
-    if (std::any_of(chain.steps.begin(), chain.steps.end(), of_gap) != gaps) continue;
+    if (first_foreign(chain.steps) != foreign) continue;
     Match match;
     for (std::size_t i = 0; i < recipes.size(); ++i)
       match.choices.push_back(at_place(chain, i > 0 ? &recipes[i - 1] : nullptr, recipes[i],

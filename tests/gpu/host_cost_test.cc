@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares the CPU time of a planned launch, and of a whole chain, with the driver's own launches of an empty
-// kernel with the same parameters, measured in turn on one machine. Batches are short enough that the launch
+// kernel with the same parameters. Both are measured in turn on one machine. Batches are short enough that the launch
 // queue never fills. A launch must not allocate.
 #include <time.h>
 
@@ -134,7 +134,6 @@ TEST_F(host_cost, of_a_chain_is_that_of_its_launches) {
   ASSERT_TRUE(ok(data));
   const auto chain = Chain::prepare(device(), bench::steps_of(spec, data->memory()),
                                     {.overlap = ChainOverlap::weights_first});
-  const auto workspace = Workspace::create(device(), chain->workspace_bytes());
   const auto workspace = Workspace::create(device());
   const auto nothing = device().impl().load_unit(kEmptyUnit, 0);
   ASSERT_TRUE(ok(chain) && ok(workspace) && ok(nothing));

@@ -166,7 +166,7 @@ def test_a_chain_has_a_gap_per_layer_and_its_promises():
             early = not name.endswith(("off", "ordinary"))
             assert chain.parts == 4 and all((gap.waits, gap.triggers) == (early, early) for gap in chain.steps.gaps), name
             assert sum(map(len, chain.names())) == 3 * launches[arm.by] + 1, name  # and the last norm
-            assert chain.overlap == {"off": "off", "untuned": "weights_first"}.get(arm.overlap, "tuned")
+            assert chain.overlap == {"off": "off", "untuned": "weights_first", "ordinary": "weights_first"}.get(arm.overlap, "tuned")
             out = {tensor.data_ptr() for gap in chain.steps.gaps for tensor in gap.writes[2:]}
             assert len(out) == 1, "layers share the buffers"
 

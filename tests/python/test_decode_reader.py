@@ -31,6 +31,10 @@ def test_a_saved_engine_comes_back_with_the_same_bits(tmp_path, kind, recipe, he
     assert torch.equal(again.forced_logits(prompts, tokens), wanted)
     with pytest.raises(sluice.InvalidArgument, match="leave recipe out"):
         decode(tmp_path / "saved", "row" if recipe != "row" else None, _machine=HostMachine())
+    decode(tmp_path / "saved", recipe, head=head, dtype=torch.bfloat16, _machine=HostMachine())
+    for other in ({"dtype": torch.float16}, {"group": 32}, {"head": "row" if head != "row" else None}):
+        with pytest.raises(sluice.InvalidArgument, match=f"leave {next(iter(other))} out"):
+            decode(tmp_path / "saved", _machine=HostMachine(), **other)
     with pytest.raises(Exception, match="(?i)no file named|weights"):
         type(model).from_pretrained(tmp_path / "saved")
 
@@ -252,3 +256,11 @@ def test_random_weights_have_a_configs_tensors():
     for name, config in CONFIGS.items():
         source = RandomSource(config, "meta")
         assert sum(math.prod(size) for size in source._sizes.values()) == sizes[name]
+
+
+def test_a_model_of_many_stop_tokens_says_whose_they_are():
+    engine = engine_of(model_of("llama"))
+    engine._stops = list(range(20))
+    with pytest.raises(sluice.InvalidArgument, match="generation_config.json has 20 stop tokens"):
+        engine.generate(torch.tensor([[1, 2]]), max_new_tokens=2)
+    assert engine.generate(torch.tensor([[1, 2]]), max_new_tokens=2, eos_token_id=[]).shape == (1, 4)

@@ -172,11 +172,6 @@ def measured(root):
             found.append(("row", "promoted", line["planned_by"], int(line["m"]), int(line["k"]), ratio))
     for line in json.loads((root / "bench/results/h200/python/override.json").read_text())["races"]:
         found.append((line["scales"], line["sums"], line["planned_by"], line["m"], line["k"], line["ratio"]))
-    arms = {(line["arm"], line["batch"]): float(line["linears_us_layer"]) for line in table(root / "bench/results/h200/decoding.csv")
-            if line["linears_us_layer"]}
-    for (arm, batch), us in arms.items():
-        if arm == "sluice_ops_row" and ("fp8_row", batch) in arms:
-            found += [("row", "fast", by, int(batch), 4096, arms["fp8_row", batch] / us) for by in ("record", "model")]
     return found
 
 

@@ -2,9 +2,12 @@
 // Gaps of a chain, where the caller launches between two parts: parts, both edges, check() of a captured
 // graph, and the stand-in of the tuner. To see it fail: give own_overlap() of a foreign step Wait::none, let
 // enqueue_part() begin one launch later, or leave the loop over edges out of Chain::check.
+#include <algorithm>
+
 #include <sluice/chain/chain.h>
 #include <sluice/chain/tuning/stand_in.h>
 #include <sluice/chain/tuning/tune.h>
+#include <sluice/plan/records/record_book.h>
 #include <sluice/plan/records/tuned_chain.h>
 #include <sluice/run/driver/events.h>
 #include <sluice/run/driver/graph_edges.h>
@@ -187,6 +190,22 @@ TEST_F(Gaps, are_in_records) {
   const StepRecipe recipe = tuned_steps(layer, choices)[2].recipe;
   EXPECT_EQ(recipe, (StepRecipe{ForeignRecipe{.overlapped = true, .waits = true}}));
   EXPECT_NE(recipe, (StepRecipe{ForeignRecipe{.overlapped = true}}));
+}
+
+/// To see it fail: take the comparison with first_foreign() out of RecordBook::find.
+TEST_F(Gaps, take_records_of_the_same_promises_alone) {
+  const std::vector<ChainStep> layer = steps_with(gap(true, true));
+  TunedChain tuned{.gpu = device().info().name, .sm_count = device().info().sm_count};
+  tuned.steps = tuned_steps(layer, std::vector<TunedStep>(layer.size()));
+  const RecordBook book = book_of(ParsedRecords{.chains = {tuned}});
+  const auto taken = [&](const std::vector<ChainStep>& steps) {
+    const Result<ChainPlan> plan = plan_chain(steps, device().info(), {}, book);
+    EXPECT_TRUE(plan.ok());
+    return std::count_if(plan->steps.begin(), plan->steps.end(), [](const auto& step) { return step.tuned; });
+  };
+  EXPECT_EQ(taken(layer), 4);
+  EXPECT_EQ(taken(steps_with(gap(true, false))), 0);
+  EXPECT_EQ(taken(links(4)), 0);
 }
 
 }  // namespace

@@ -158,19 +158,24 @@ def chain_rows(rows: list[dict], arm: str) -> list[dict]:
     return [arms[arm] | {"ratio": arms[PEER_ARM]["us_a_layer"] / arms[arm]["us_a_layer"]} for arms in every if PEER_ARM in arms and arm in arms]
 
 
-# Variants of a decoding loop (bench/results/GPU/python/decode.json), and PyTorch's counterpart of each.
-DECODING = (("`convert_(\"row\")`", "sluice_row", "`_scaled_mm`, row scales", "fp8_row", FP8),
-            ("`st` functions, static scales", "sluice_ops_static", "`_scaled_mm`, static scales", "fp8_static", FP8),
-            ("`st` functions, int4", "sluice_ops_int4", "tinygemm int4", "int4_tinygemm", SIXTEEN))
+# Arms of bench/decode/arms.py (bench/results/GPU/python/decode_arms*.json), and PyTorch's counterparts of each, of which the faster counts.
+DECODING = (("a chain, row scales", "chain_row_tuned", "`_scaled_mm`, row scales", ("fp8_row", "fp8_row_pdl"), FP8),
+            ("a chain, static scales", "chain_tensor_tuned", "`_scaled_mm`, static scales", ("fp8_static", "fp8_static_pdl"), FP8),
+            ("a chain, int4", "chain_int4_tuned", "tinygemm int4", ("int4_tinygemm",), SIXTEEN),
+            ("torchao's rows under `st.override()`", "override_torchao", "torchao's rows", ("torchao_row",), FP8))
 
 
-def decoding_rows(data, arm: str, other: str) -> list[dict]:
-    """A whole model's decoding of one sequence without a chain: tokens per second, beside compiled PyTorch."""
-    rows = [row for row in data.rows("decoding") if row["batch"] == 1]
-    pairs = [(row, beside) for row in rows for beside in rows
-             if (row["arm"], beside["arm"]) == (arm, other) and (row["model"], row["context"]) == (beside["model"], beside["context"])]
-    return [row | {"ratio": row["tokens_s"] / beside["tokens_s"], "tokens": 1, "note": f"{row['tokens_s']:.0f} against {beside['tokens_s']:.0f}"}
-            for row, beside in pairs[:1]]
+def decoding_rows(data, arm: str, others: tuple[str, ...]) -> list[dict]:
+    """Decoding by an arm, of all models, batches and contexts that have a time of compiled PyTorch, too."""
+    def of(row: dict) -> tuple:
+        return row["model"], row["batch"], row["context"]
+    rows = data.rows("decoding")
+    peers = [(of(row), row["tokens_s"]) for row in rows if row["arm"] in others]
+    found = []
+    for row in (row for row in rows if row["arm"] == arm):
+        if rates := [rate for where, rate in peers if where == of(row)]:
+            found.append(row | {"ratio": row["tokens_s"] / max(rates), "tokens": row["batch"]})
+    return found
 
 
 def layer_lines(of_gpus: list) -> list[Line | None]:
@@ -181,10 +186,9 @@ def layer_lines(of_gpus: list) -> list[Line | None]:
              line(of_gpus, CHAIN, "a layer as a chain, fused, {m} tokens", lambda data: chain_rows(newest_chains(data.rows("chains")), "tuned" + FUSED)),
              line(of_gpus, DRAWN, "a layer of a random model as a chain, fused, {m} tokens", lambda data: chain_rows(drawn(data), "tuned" + FUSED)),
              line(of_gpus, guarded, "the same with `Chain::guarded`, {m} tokens", lambda data: chain_rows(drawn(data), "guarded" + FUSED))]
-    for words, arm, peer, other, column in DECODING:
-        kind = Kind("decoding", f"torch.compile, {peer}", lambda row, column=column: column, ratio_in, lambda row: "python/decode", MODEL)
-        model = next((row["model"] for data in of_gpus for row in decoding_rows(data, arm, other)), "")
-        found.append(line(of_gpus, kind, f"decoding {model}, {words}", lambda data, arm=arm, other=other: decoding_rows(data, arm, other)))
+    for words, arm, peer, others, column in DECODING:
+        kind = Kind("decoding", f"torch.compile, {peer}", lambda row, column=column: column, ratio_in, lambda row: "python/decode_arms", MODEL)
+        found.append(line(of_gpus, kind, f"decoding, {words}, {{m}} sequences", lambda data, arm=arm, others=others: decoding_rows(data, arm, others)))
     blocks = [row | {"ratio": row["torch_us"] / row["sluice_us"], "gpu": data} for data in of_gpus for row in data.rows("blocks")]
     return found + [line(of_gpus, BLOCK, f"a Llama 3 8B block, {m:g} token{'s' * (m > 1)}",
                          lambda data, m=m: [row for row in blocks if row["gpu"] is data and row["tokens"] == m], headline=False)

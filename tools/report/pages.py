@@ -163,8 +163,8 @@ def datas_of(results: pathlib.Path) -> list[Data]:
 
 def decode_records(results: pathlib.Path) -> list[dict]:
     """The records of bench/decode/arms.py, that of the GPU that pages show first."""
-    paths = sorted(results.glob("*/python/decode_arms.json"), key=lambda path: path.parts[-3] != SHOWN)
-    return [json.loads(path.read_text()) for path in paths]
+    paths = sorted(results.glob("*/python/decode_arms.json*"), key=lambda path: path.parts[-3] != SHOWN)
+    return [json.loads(result_files.text_of(path)) for path in paths]
 
 
 # Blocks of pages: the page, the block's name in its marks, and what makes it of the tables and certificates.

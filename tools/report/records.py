@@ -227,9 +227,9 @@ def python_rows(folder: pathlib.Path, pattern: str) -> list[tuple[str, dict]]:
 
 
 def decoding(folder: pathlib.Path) -> list[dict]:
-    """A line an arm, batch and context of a whole model's decoding, without a chain, beside PyTorch."""
-    keys = ("model", "arm", "batch", "context", "tokens_s", "us_layer", "linears_us_layer", "attention_us_layer", "logits_vs_bf16")
-    return [{key: row.get(key) for key in keys} for _, row in python_rows(folder, "decode.json")]
+    """A line an arm, model, batch and context of decoding (bench/decode/arms.py)."""
+    keys = ("model", "arm", "batch", "context", "tokens_s", "us_layer", "us_fixed", "hbm_share", "over_parts", "logits_vs_bf16")
+    return [{key: row.get(key) for key in keys} for _, row in python_rows(folder, "decode_arms*.json")]
 
 
 def blocks(folder: pathlib.Path) -> list[dict]:

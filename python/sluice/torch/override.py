@@ -104,8 +104,8 @@ def why_torch(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bi
 # ---- speed
 # Each line holds the least measured ratio of torch's time and sluice's for a kind of product. A kind is the scales, the sums ("fast" is
 # use_fast_accum), how the plan was chosen, the least and largest m, and the least k. test_override_condition.py reckons the ratios from
-# bench/results. products.csv has cuBLASLt's first algorithm, which torch takes, and row_torch.csv torch itself. decoding.csv has the
-# products of a layer, summed. override.json has torch itself, by gpu_override.py.
+# bench/results. products.csv has cuBLASLt's first algorithm, which torch takes, row_torch.csv and override.json (gpu_override.py) have
+# torch itself.
 MEASURED: Tuple[Tuple[str, str, str, int, float, int, float], ...] = (
     ("tensor", "fast", "record", 1, 64, 1, 0.99),
     ("tensor", "fast", "record", 65, math.inf, 1, 0.98),

@@ -7,7 +7,7 @@ steps), prompt.py, sampling.py, bucket.py (chain and graph), engine.py. machine.
 from __future__ import annotations
 
 import logging
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, Optional
 
 import torch
 from torch import Tensor
@@ -27,18 +27,21 @@ __all__ = ["CONFIGS", "Engine", "RandomSource", "decode", "known_types"]
 
 
 class _Unset:
-    """The default of ``recipe`` and ``head``: "row" and None for a model, what the folder has for a saved engine."""
+    """The default of an argument that a saved engine's folder decides. For a model it is ``value``."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
     def __repr__(self) -> str:
-        return "'row', or the folder's"
+        return f"{self.value!r}, or the folder's"
 
 
-_UNSET: Any = _Unset()
 
 
 @checked
-def decode(model: Any, recipe: Any = _UNSET, *, head: Any = _UNSET, max_length: Optional[int] = None, dtype: torch.dtype = torch.bfloat16,
-           device: Any = None, attention: Optional[Callable[..., Any]] = None, scales: Optional[Tensor] = None, group: int = 128,
+def decode(model: Any, recipe: Any = _Unset("row"), *, head: Any = _Unset(None), max_length: Optional[int] = None,
+           dtype: Any = _Unset(torch.bfloat16), device: Any = None, attention: Optional[Callable[..., Any]] = None,
+           scales: Optional[Tensor] = None, group: Any = _Unset(128),
            use_fast_accum: bool = False, overlap: str = "tuned", tune: Optional[float] = None, progress: Optional[bool] = None,
            _machine: Any = None) -> Engine:
     """Returns an engine that generates tokens with a model on one GPU. Its weights are quantised tensor by tensor, so no 16-bit copy of the
@@ -52,6 +55,7 @@ def decode(model: Any, recipe: Any = _UNSET, *, head: Any = _UNSET, max_length: 
     - ``head``: None (16 bits), "row" or "int4".
     - ``max_length``: the longest sequence with its new tokens; by default max_position_embeddings, at most 4096. Caches are made for it.
     - ``dtype``: bf16 or fp16, of activations, caches and 16-bit weights. A model of another type is rounded to it.
+    - A saved engine has its ``recipe``, ``head``, ``dtype`` and ``group``. If one is given, it must be the folder's.
     - ``attention``: takes the place of ``sluice.torch.attention.Attention`` and keeps its promises (docs/attention.md).
     - ``scales``: of "tensor", fp32, layers x 4. Without them the first prompts calibrate: they run once in 16 bits, and a scale is twice
       the largest magnitude / 448.
@@ -64,17 +68,17 @@ def decode(model: Any, recipe: Any = _UNSET, *, head: Any = _UNSET, max_length: 
     """
     check_overlap(overlap, tune)
     machine = CudaMachine(device) if _machine is None else _machine
-    if dtype not in machine.dtypes:
-        raise InvalidArgument(f"dtype = {dtype} must be {' or '.join(map(str, machine.dtypes))}")
-    for name, value, known in (("recipe", recipe, RECIPES), ("head", head, HEADS)):
-        if value is not _UNSET and value not in known:
+    for name, value, known in (("recipe", recipe, RECIPES), ("head", head, HEADS), ("dtype", dtype, machine.dtypes)):
+        if not isinstance(value, _Unset) and value not in known:
             raise InvalidArgument(f"{name} = {value!r} must be one of {', '.join(map(repr, known))}")
     folder = folder_of(model)
     if folder is not None and storage.is_saved(folder):
-        made = _saved(folder, recipe, head, scales, machine, max_length, use_fast_accum, progress)
+        given = {"recipe": recipe, "head": head, "dtype": dtype, "group": group}
+        given = {name: value for name, value in given.items() if not isinstance(value, _Unset)}
+        made = _saved(folder, given, scales, machine, max_length, use_fast_accum, progress)
     else:
-        made = _read(model, "row" if recipe is _UNSET else recipe, None if head is _UNSET else head, scales, machine, max_length, dtype,
-                     group, use_fast_accum, progress)
+        recipe, head, dtype, group = (each.value if isinstance(each, _Unset) else each for each in (recipe, head, dtype, group))
+        made = _read(model, recipe, head, scales, machine, max_length, dtype, group, use_fast_accum, progress)
     engine = Engine(**made, machine=machine, attention=attention, overlap=overlap, tune=tune, show=progress)
     for note in engine.notes:
         logging.getLogger("sluice").warning("decode: %s", note)
@@ -95,13 +99,13 @@ def _read(model: Any, recipe: Optional[str], head: Optional[str], scales: Option
                 scales=scales)
 
 
-def _saved(folder: Any, recipe: Any, head: Any, scales: Optional[Tensor], machine: Any, max_length: Optional[int], fast: bool,
+def _saved(folder: Any, given: Dict[str, Any], scales: Optional[Tensor], machine: Any, max_length: Optional[int], fast: bool,
            show: Optional[bool]) -> dict:
     facts = storage.facts_of(folder)
-    recipe, head = (storage.recipe_of(facts, key, given, _UNSET) for key, given in (("recipe", recipe), ("head", head)))
+    storage.check_given(facts, given)
     packed = storage.load(folder, facts, machine.device, max_length=max_length, fast=fast, show=show)
     if scales is None and facts["scales"] is not None:
         scales = torch.tensor(facts["scales"])
     config, generation, stops, pad = storage.ends_of(folder)
-    return dict(model=packed, recipe=recipe, head=head, config=config, generation=generation, stops=stops, pad=pad, scales=scales)
-
+    return dict(model=packed, recipe=facts["recipe"], head=facts["head"], config=config, generation=generation, stops=stops, pad=pad,
+                scales=scales)

@@ -12,6 +12,13 @@ from .recipes import Buffers, Recipe, Stream
 from .sampling import Books
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
+SMS = 132  # H100 and H200 have so many.
+
+
+def begins_early(groups: int) -> bool:
+    """Returns whether attention begins while the product in front of it ends, for so many rows times heads of keys. Not where its CTAs
+    fill the SMs about once: there tokens took up to 1.2 times as long with it (docs/findings/whole-models.md)."""
+    return groups <= SMS // 8 or groups > 2 * SMS
 
 
 class Caches:
@@ -61,7 +68,8 @@ class Bucket:
             rotary = model.tables(layer) if s.rotates[layer] else None
             self._by_kind[key] = factory(heads=s.heads, kv_heads=s.kv_heads, head_dim=s.head_dim, rotary=rotary, rows=self.rows,
                                          max_length=model.max_length, epsilon=s.epsilon, softmax_scale=s.softmax_scale,
-                                         window=model.window(layer), dtype=model.dtype, device=self._machine.device, dependent=True)
+                                         window=model.window(layer), dtype=model.dtype, device=self._machine.device,
+                                         dependent=begins_early(self.rows * s.kv_heads))
         return self._by_kind[key]
 
     def _record(self, recipe: Recipe) -> Any:

@@ -105,6 +105,9 @@ def bucket_of(rows: int, bucket: Optional[int]) -> int:
 
 def stops_of(given: Any, own: List[int], vocab: int) -> List[int]:
     stops = own if given is None else [given] if isinstance(given, int) else list(given)
+    if given is None and len(own) > STOPS:
+        raise InvalidArgument(f"the model's generation_config.json has {len(own)} stop tokens (eos_token_id), and generate() takes {STOPS}: "
+                              "pass eos_token_id with those that may occur")
     if len(stops) > STOPS or not all(isinstance(stop, int) and not isinstance(stop, bool) for stop in stops):
         raise InvalidArgument(f"eos_token_id = {given!r} must be a token or a list of at most {STOPS}; [] for none")
     return [stop for stop in stops if 0 <= stop < vocab]

@@ -114,9 +114,11 @@ def load(folder: pathlib.Path, facts: Dict[str, Any], device: Any, *, max_length
     return made
 
 
-def recipe_of(facts: Dict[str, Any], key: str, given: Any, unset: Any) -> Any:
-    """Returns the recipe (or head) of a folder. Raises ``InvalidArgument`` if the caller asked for another one."""
-    if given is not unset and given != facts[key]:
-        raise InvalidArgument(f"{key} = {given!r} is given, and the folder holds weights of {key} = {facts[key]!r}: leave {key} out, or "
-                              "quantise the model again")
-    return facts[key]
+def check_given(facts: Dict[str, Any], given: Dict[str, Any]) -> None:
+    """Raises ``InvalidArgument`` if the caller asked for weights of another kind than a folder holds."""
+    groups = {operand["group"] for operand in facts["operands"].values() if "group" in operand}
+    held = {"recipe": facts["recipe"], "head": facts["head"], "dtype": _DTYPES[facts["dtype"]], "group": next(iter(groups), None)}
+    for name, value in given.items():
+        if value != held[name]:
+            raise InvalidArgument(f"{name} = {value!r} is given, and the folder holds weights of {name} = {held[name]!r}: leave {name} out, "
+                                  "or quantise the model again")
