@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares the CPU time of a planned launch, and of a whole chain, with the driver's own launches of an empty
-// kernel with the same parameters. Both are measured in turn on one machine. Batches are short enough that the launch
-// queue never fills. A launch must not allocate.
+// kernel with the same parameters. Both are measured in turn on one machine. Batches are short enough that
+// the launch queue never fills. A launch must not allocate.
 #include <time.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ constexpr const char* kEmptyUnit = R"(#include <sluice/spec/params.h>
 extern "C" __global__ void sluice_entry(const __grid_constant__ sluice::GemmParams params) {}
 )";
 
-constexpr double kMostOfChain = 1.2;    // the time of a chain's launches, of as many bare ones
+constexpr double kMostOfChain = 1.2;  // the time of a chain's launches, of as many bare ones
 
 class host_cost : public GpuTest {};
 
