@@ -224,7 +224,7 @@ void HostProblem::compare_convolution(HostComparison& found) const {
   for (size_t i = 0; i < sums.size(); ++i) {
     const i64 row = static_cast<i64>(i) / columns, column = static_cast<i64>(i) % columns;
     const i64 element = row * pitch + column;
-    const OutputPlace place{.row = row, .column = column, .c = element, .d = element};
+    const OutputPlace place{.row = row, .column = column, .vector = column, .c = element, .d = element};
     const double value = before_activation(p, operands, {.alpha = alpha_, .beta = beta_}, place, sums[i]);
     const double exact = over_scale_d(p, operands, activate(p.epilogue.activation, value));
     if (judge(element, exact, kLargestSlope * bounded(place, magnitudes[i]).error, found))

@@ -101,6 +101,7 @@ struct Args {
   const float* scale_b = nullptr;
   const float* scale_d = nullptr;  // one value; read after the PDL wait, so an earlier launch may write it
   const void* bias = nullptr;
+  const int* groups = nullptr;  // with Problem::groups: a number for each group; read after the PDL wait
   const void* gamma = nullptr;  // with Problem::norm_a: k bf16 values. Read before the PDL wait, as B is
   float epsilon = 1e-5f;        // with Problem::norm_a: added to the mean of squares
   float alpha = 1.0f;           // 0: A and B are not read. With packed weights it must be 1

@@ -44,6 +44,7 @@ SLUICE_ENUMERATION(WeightType, WeightType::none);
 SLUICE_ENUMERATION(ScaleZero, ScaleZero::per_group);
 SLUICE_ENUMERATION(FragmentOrder, FragmentOrder::byte);
 SLUICE_ENUMERATION(ConvOp, ConvOp::wgrad);
+SLUICE_ENUMERATION(GroupKind, GroupKind::counts);
 
 template <class T>
 concept Enumerated = requires {

@@ -11,6 +11,7 @@
 #include <sluice/device/epilogue/residual.cuh>
 #include <sluice/device/epilogue/sum_exchange.cuh>
 #include <sluice/device/epilogue/tile_store.cuh>
+#include <sluice/device/groups.cuh>
 #include <sluice/device/load/operands.cuh>
 #include <sluice/device/math/block_scales.cuh>
 #include <sluice/device/math/wgmma_ss.cuh>
@@ -92,6 +93,18 @@ class Machine {
   SLUICE_DEVICE void enter_math_role() { ptx::setmaxnreg_inc<math_registers(kConfig)>(); }
   SLUICE_DEVICE void read_tensor_scales() { ops_.read_tensor_scales(); }
 
+  // ---- the list of tiles, with groups ----
+  /// All threads of the CTA, behind their PDL wait. On return the table is visible to them.
+  SLUICE_DEVICE void read_list() {
+    if constexpr (has_groups(kConfig)) {
+      if (threadIdx.x / 32 == kListWarp) scan_groups<kConfig>(params_, groups());
+      ptx::named_barrier_sync(kListBarrier, kThreads);
+    }
+  }
+  SLUICE_DEVICE GroupTable<SharedInts> groups() const {
+    return {{smem_ + group_table_offset(kConfig)}, kConfig.groups.most};
+  }
+
   // ---- PDL wait and trigger ----
   SLUICE_DEVICE void wait_prerequisites() { Launch::wait(); }
   SLUICE_DEVICE void launch_dependents() { Launch::loaded(); }
@@ -148,7 +161,8 @@ class Machine {
   /// Starts copying the vectors for the CTA's part of the tile. Call when all threads of the group have read
   /// the previous tile's. Also prefetches that part of C into L2 and loads a row bias into registers.
   SLUICE_DEVICE void stage_vectors(const Tile& own) {
-    if constexpr (kStagesVectors) vectors().stage(params_, own.m_offset + group_row(), own.n_offset);
+    if constexpr (kStagesVectors)
+      vectors().stage(params_, own.m_offset + group_row(), own.n_offset, has_groups(kConfig) ? own.batch : 0);
     if constexpr (kResidual)
       prefetch_residual<kConfig>(params_, own, own.m_offset + group_row(), group_thread());
     if constexpr (RowBias<kConfig>::kUsed) row_bias_.read(ops_, own.m_offset + fragment_row());
@@ -289,6 +303,15 @@ class Machine {
     group_sync();
   }
   SLUICE_DEVICE void issue_store(int buffer, const Tile& tile, int wave, int column) {
+    if constexpr (has_groups(kConfig)) {
+      const int live = group_live_rows(tile) - wave * kWaveRows;
+      if (live < kWaveRows) {
+        own_store().copy_chunk(store_buffer(buffer), tile, {wave, column}, live);
+        // An empty group: wait_store_buffer() counts one per chunk.
+        if (group_thread() == 0) ptx::bulk_commit_group();
+        return;
+      }
+    }
     if (group_thread() != 0) return;
     const int first_column = outputs_of(kConfig.epilogue, tile.n_offset) + column;
     const int first_row = tile.m_offset + group_row() + wave * kWaveRows;
@@ -320,7 +343,9 @@ class Machine {
     __syncwarp();
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full(stage));
   }
-  static constexpr int kStartBarrier = 0, kLoadBarrier = 3;  // named barriers; the math groups have 1 and 2
+  // named barriers; the math groups have 1 and 2
+  static constexpr int kStartBarrier = 0, kLoadBarrier = 3, kListBarrier = 4;
+  static constexpr int kListWarp = 3;  // has no other role, unless operands are strided
   static constexpr bool kClustered = cluster_size(kConfig) > 1;
   using Launch = DependentLaunch<kConfig.overlap>;
   static constexpr bool kPromotes = kConfig.promotes;
@@ -416,7 +441,7 @@ class Machine {
   }
   /// Rows inside the matrix, from the group's first row on, and from this warp's; 0 or less: none.
   SLUICE_DEVICE int group_live_rows(const Tile& tile) const {
-    return rows_of<kConfig>(params_, tile.batch) - (tile.m_offset + group_row());
+    return row_end_of<kConfig>(params_, tile) - (tile.m_offset + group_row());
   }
   SLUICE_DEVICE int live_rows(const Tile& tile) const {
     return group_live_rows(tile) - group_thread() / 32 * 16;
@@ -428,7 +453,8 @@ class Machine {
       const int columns = gather_of(params_).blocks * kConvBlock, tap = quotient(column, columns);
       return {column - tap * columns, row, tap};
     }
-    return is_swapped(kConfig) ? ptx::TmaBox{row, column, tile.batch} : ptx::TmaBox{column, row, tile.batch};
+    return is_swapped(kConfig) ? ptx::TmaBox{row, column, tile.batch}
+                               : ptx::TmaBox{column, row, row_matrix_of<kConfig>(tile)};
   }
   /// First row of the CTA tile for this math group.
   SLUICE_DEVICE int group_row() const {

@@ -41,7 +41,7 @@ struct TileCursor {
   SLUICE_DEVICE explicit TileCursor(const Machine& m) : machine(m), index(m.cluster_index()) {
     if (in_slices()) index = quotient(index, machine.params().slices.count);
   }
-  SLUICE_DEVICE bool valid() const { return index < cluster_tiles(machine.params().grid); }
+  SLUICE_DEVICE bool valid() const { return index < list_size(); }
   /// If k is split there are as many clusters as slices, so this steps past the last tile.
   SLUICE_DEVICE void advance() {
     index += machine.cluster_count();
@@ -52,8 +52,29 @@ struct TileCursor {
   }
 
  private:
+  SLUICE_DEVICE int list_size() const {
+    const TileGrid& grid = machine.params().grid;
+    if (!has_groups(machine.config())) return cluster_tiles(grid);
+    return machine.groups().tiles_before(grid.batch) * grid.columns;
+  }
+  /// The list goes through the groups. Within a group it is the raster of a product of its rows.
+  SLUICE_DEVICE Tile group_tile() const {
+    const GemmParams& p = machine.params();
+    const auto groups = machine.groups();
+    const int group = groups.group_of(quotient(index, p.grid.columns), p.grid.batch);
+    const int before = groups.tiles_before(group);
+    const TileGrid own{groups.tiles_before(group + 1) - before, p.grid.columns, 1, p.grid.k_tiles};
+    Tile tile = tile_at(machine.config(), own, p.raster, p.raster_group, index - before * own.columns,
+                        machine.cta_rank());
+    const GroupRows rows = groups.rows(group);
+    tile.m_offset += rows.begin;
+    tile.row_end = rows.end;
+    tile.batch = group;
+    return tile;
+  }
   SLUICE_DEVICE Tile cluster_tile() const {
     const GemmParams& p = machine.params();
+    if (has_groups(machine.config())) return group_tile();
     Tile tile = tile_at(machine.config(), p.grid, p.raster, p.raster_group, index, machine.cta_rank());
     if (machine.config().conv.phased) tile.k_tiles = phase_of(p, tile.batch).k_tiles;
     if (!in_slices()) return tile;

@@ -15,6 +15,7 @@
 //   warpgroup 0    load    one thread fills the stages with TMA
 //                  scales  with block scales: two more warps write them to shared memory for each stage
 //                  strided with operands that TMA cannot address: three more warps write these into the stages
+//                  list    with groups: the last warp reads their table before any tile
 //                          (warps without a role exit at once)
 //   warpgroups 1,2 math    WGMMA from the stages into registers, then the epilogue and the store of their tile
 //                          ping_pong: each takes every second tile, so that one multiplies while the other stores
@@ -56,7 +57,7 @@ inline constexpr u32 kFreshBarrier = 1;  // flips the parity: in the first pass 
                                          // wait
 
 /// The tile that is loaded at present. The loading warp computes the first one while other warps initialise
-/// barriers (docs/findings/first-load.md).
+/// barriers (docs/findings/first-load.md), unless the list is read first.
 template <class Machine>
 struct LoadWalk {
   Machine& machine;
@@ -65,14 +66,12 @@ struct LoadWalk {
   bool more = false;
 
   SLUICE_DEVICE explicit LoadWalk(Machine& m) : machine(m), tiles(m) {
-    if (machine.is_load_warp()) begin();
+    if (!has_groups(machine.config()) && machine.is_load_warp()) begin();
   }
   SLUICE_DEVICE void advance() {
     tiles.advance();
     begin();
   }
-
- private:
   SLUICE_DEVICE void begin() {
     more = tiles.valid();
     if (!more) return;
@@ -333,6 +332,14 @@ SLUICE_DEVICE void math_role(Machine& machine) {
   if (machine.config().cluster.k > 1) machine.wait_sums_empty(exchange_phase ^ kFreshBarrier);
 }
 
+/// With groups, the list of tiles depends on a table that an earlier launch may write. All threads of the CTA
+/// wait for it: one warp reads it, the others use what that warp left in shared memory.
+template <class Machine>
+SLUICE_DEVICE void read_list(Machine& machine) {
+  machine.wait_prerequisites();
+  machine.read_list();
+}
+
 template <class Machine>
 SLUICE_DEVICE void run_roles(Machine& machine) {
   machine.start();
@@ -340,6 +347,10 @@ SLUICE_DEVICE void run_roles(Machine& machine) {
     LoadWalk<Machine> walk(machine);
     machine.meet();
     machine.enter_load_role();
+    if (has_groups(machine.config())) {
+      read_list(machine);
+      if (machine.is_load_warp()) walk.begin();
+    }
     if (machine.is_load_thread())
       load_role(machine, walk);
     else if (machine.is_scale_warp())
@@ -349,7 +360,10 @@ SLUICE_DEVICE void run_roles(Machine& machine) {
   } else {
     machine.meet();
     machine.enter_math_role();
-    machine.wait_prerequisites();
+    if (has_groups(machine.config()))
+      read_list(machine);
+    else
+      machine.wait_prerequisites();
     machine.read_tensor_scales();
     math_role(machine);
   }

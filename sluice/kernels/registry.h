@@ -143,14 +143,21 @@ SLUICE_HD constexpr Epilogue canonical(Epilogue e) {
   return e;
 }
 
-/// How A or B of `p` is loaded into the stages. `rows`: its extent, m or n. `p` must have its strides set.
+/// How A or B of `p` is loaded into the stages; those of groups must be aligned. `rows`: its extent, m or n.
+/// `p` must have its strides set.
 SLUICE_HD constexpr Load load_of(const Matrix& x, i64 rows, const Problem& p) {
-  const bool by_tma =
-      !is_16bit(x.type) || is_conv(p.conv) || tma_addresses(x, outer_extent(x, rows, p.k), p.batch);
+  const bool by_tma = !is_16bit(x.type) || is_conv(p.conv) || has_groups(p) ||
+                      tma_addresses(x, outer_extent(x, rows, p.k), p.batch);
   return by_tma ? Load::tma : Load::strided;
 }
 SLUICE_HD constexpr bool loads_strided(const Problem& p) {
   return load_of(p.a, p.m, p) == Load::strided || load_of(p.b, p.n, p) == Load::strided;
+}
+
+/// Kernels have room for few sizes of tables, so that one serves many numbers of groups.
+SLUICE_HD constexpr GroupConfig group_config(const Problem& p) {
+  if (!has_groups(p)) return {};
+  return {p.groups.kind, p.batch <= 128 ? 128 : p.batch <= 512 ? 512 : kMostGroups};
 }
 
 /// The config that runs `p` with this tile; for a transposed() problem, the one with swapped operands. The
@@ -172,7 +179,8 @@ SLUICE_HD constexpr KernelConfig config_for(const Problem& p, BaseConfig base, C
       .epilogue = canonical(p.epilogue),
       .conv = kind_of(p.conv),
       .load_a = load_of(p.a, p.m, p),
-      .load_b = load_of(p.b, p.n, p)};
+      .load_b = load_of(p.b, p.n, p),
+      .groups = group_config(p)};
   c.stages = max_stages(c);
   return c;
 }

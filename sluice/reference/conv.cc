@@ -147,8 +147,9 @@ void reference_conv(const Problem& p, const HostBuffers& buffers, float alpha, f
     for (i64 column = 0; column < columns; ++column) {
       const i64 element = row * pitch + column;
       const double sum = sums.empty() ? 0.0 : sums[static_cast<size_t>(row * columns + column)];
-      const double value = before_activation(p, buffers, {alpha, beta},
-                                             {.row = row, .column = column, .c = element, .d = element}, sum);
+      const double value = before_activation(
+          p, buffers, {alpha, beta},
+          {.row = row, .column = column, .vector = column, .c = element, .d = element}, sum);
       store_element(p.d.type, buffers.d, element,
                     over_scale_d(p, buffers, activate(p.epilogue.activation, value)));
     }

@@ -35,13 +35,13 @@ double before_activation(const Problem& p, const HostBuffers& buffers, Scalars s
   double value = 0.0;
   if (scalars.alpha != 0.0f)
     value = static_cast<double>(scalars.alpha) * scale_of(p.epilogue.scale_a, buffers.scale_a, place.row) *
-            scale_of(p.epilogue.scale_b, buffers.scale_b, place.column) * sum;
+            scale_of(p.epilogue.scale_b, buffers.scale_b, place.vector) * sum;
   if (p.epilogue.residual && scalars.beta != 0.0f)
     value += scalars.beta * load_element(p.epilogue.c_type, buffers.c, place.c);
   if (adds(p.epilogue)) value += load_element(p.d.type, buffers.d, place.d);
   if (p.epilogue.bias != Bias::none)
     value += load_element(p.epilogue.bias_type, buffers.bias,
-                          p.epilogue.bias == Bias::column ? place.column : place.row);
+                          p.epilogue.bias == Bias::column ? place.vector : place.row);
   return value;
 }
 

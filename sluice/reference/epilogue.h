@@ -17,6 +17,7 @@ struct HostBuffers {
   const float* scale_b = nullptr;
   const void* bias = nullptr;
   const float* scale_d = nullptr;
+  const int* groups = nullptr;  // the table, one number per group
 };
 
 struct Scalars {
@@ -30,6 +31,7 @@ double activate(Activation activation, double x);
 /// The indices with which one output reads its scales, bias, C and D.
 struct OutputPlace {
   i64 row = 0, column = 0;  // a position in the product
+  i64 vector = 0;           // the index of the column's scale and bias
   i64 c = 0, d = 0;         // indices into the arrays
 };
 /// Returns the value before the activation. `sum` includes block scales. Reads C only if beta != 0, scales

@@ -2,6 +2,8 @@
 // See gemm.h. The code follows the formula line by line and is slow: about 10^8 products per second.
 #include <sluice/reference/gemm.h>
 
+#include <algorithm>
+
 #include <sluice/reference/conv.h>
 #include <sluice/reference/element.h>
 
@@ -16,7 +18,11 @@ double block_scale(const Problem& p, const HostBuffers& buffers, const ElementIn
 }
 
 OutputPlace place_of(const Problem& p, const ElementIndex& at) {
-  return {.row = at.row, .column = at.column, .c = c_index(p, at), .d = d_index(p, at)};
+  return {.row = at.row,
+          .column = at.column,
+          .vector = column_index(p, at.batch, at.column),
+          .c = c_index(p, at),
+          .d = d_index(p, at)};
 }
 /// Returns the value before the activation. `at` is a position in A B, which has twice D's columns if gated.
 double value_of(const Problem& p, const HostBuffers& buffers, Scalars scalars, const ElementIndex& at) {
@@ -26,6 +32,21 @@ double value_of(const Problem& p, const HostBuffers& buffers, Scalars scalars, c
            load_element(p.b.type, buffers.b, b_index(p, at.batch, at.column, k)) *
            block_scale(p, buffers, at, k);
   return before_activation(p, buffers, scalars, place_of(p, at), sum);
+}
+
+void reference_groups(const Problem& p, const HostBuffers& buffers, Scalars scalars) {
+  i64 before = 0;
+  for (i64 group = 0; group < p.batch; ++group) {
+    const int number = buffers.groups[group];
+    const GroupRows rows = group_rows_of(p.groups.kind, p.groups.pitch, static_cast<int>(p.m),
+                                         static_cast<int>(group), number, static_cast<int>(before));
+    before = std::max<i64>(before, std::min<i64>(number, p.m));
+    for (i64 row = rows.begin; row < rows.end; ++row)
+      for (i64 column = 0; column < d_columns(p); ++column) {
+        const ElementIndex at{group, row, column};
+        store_element(p.d.type, buffers.d, d_index(p, at), reference_element(p, buffers, scalars, at));
+      }
+  }
 }
 
 }  // namespace
@@ -41,6 +62,7 @@ void reference_gemm(const Problem& problem, const HostBuffers& buffers, float al
   if (is_conv(problem.conv)) return reference_conv(problem, buffers, alpha, beta);
   const Problem p = with_strides(problem);
   if (leaves_d(p, alpha)) return;
+  if (has_groups(p)) return reference_groups(p, buffers, {alpha, beta});
   const i64 columns = d_columns(p), matrix = p.m * columns;
   for (i64 i = 0; i < p.batch * matrix; ++i) {
     const ElementIndex at{.batch = i / matrix, .row = i % matrix / columns, .column = i % columns};

@@ -6,6 +6,8 @@
 // Gated: D[m,j] = act(y[m,j]) * y[m,n/2+j], where y is the value before act. Except with Update::add, the
 // result is divided by scale_d. Block scales apply inside the sum:
 //   sum_k scale_a[m, k / 128] scale_b[n / 128, k / 128] A[m,k] B[k,n]
+// With groups, a row takes the matrix of B, the scales of columns and the bias of its group; rows of no group
+// are not written.
 // Invariant: reads C only if beta != 0, A and B only if alpha != 0, D only with Update::add, and never
 // padding. Writes only elements of D. Called by tests and by the host twin.
 #pragma once

@@ -79,6 +79,7 @@ struct KernelConfig {
   ConvKind conv{};
   Load load_a = Load::tma;
   Load load_b = Load::tma;
+  GroupConfig groups{};
   // Packed weights. The tile's rows are rows of A, its columns rows of W.
   WeightFormat packed = kNotPacked;  // B
   bool norm_a = false;
@@ -122,6 +123,14 @@ SLUICE_HD constexpr int threads_of(const KernelConfig& c) {
 /// True if a load is sent to several CTAs.
 SLUICE_HD constexpr bool multicasts(const KernelConfig& c) {
   return c.cluster.m * c.cluster.n > 1;
+}
+/// True if the kernel reads its list of tiles from a table of groups.
+SLUICE_HD constexpr bool has_groups(const KernelConfig& c) {
+  return c.groups.kind != GroupKind::none;
+}
+/// True if the kernel reads the problem's table, and has room for its groups.
+SLUICE_HD constexpr bool reads_groups_of(const KernelConfig& c, const Problem& p) {
+  return c.groups.kind == p.groups.kind && (!has_groups(p) || p.batch <= c.groups.most);
 }
 /// Columns of the tile that one CTA stores: in a cluster along k, each CTA stores a share of them.
 SLUICE_HD constexpr int own_columns(const KernelConfig& c) {
@@ -184,10 +193,11 @@ SLUICE_HD constexpr int stage_readers(const KernelConfig& c) {
 }
 
 /// setmaxnreg values; load + 2 x math <= 3 x kLaunchRegisters. With the largest accumulators, load warps have
-/// only 24 registers. Loads of gathered operands and of block scales need 40. Warps that load strided
-/// operands need registers for the data in flight.
+/// only 24 registers. Loads of gathered operands, of groups and of block scales need 40. Warps that load
+/// strided operands need registers for the data in flight.
 SLUICE_HD constexpr bool has_lean_loader(const KernelConfig& c) {
-  return accumulator_registers(c) > 176 && !is_block_scaled(c.epilogue) && c.conv.op == ConvOp::none;
+  return accumulator_registers(c) > 176 && !is_block_scaled(c.epilogue) && c.conv.op == ConvOp::none &&
+         !has_groups(c);
 }
 SLUICE_HD constexpr int load_registers(const KernelConfig& c) {
   if (loads_strided(c)) return 120;

@@ -40,10 +40,33 @@ SLUICE_HD constexpr int blocks_loaded(int extent, int first, int rows) {
   return max(1, min(inside, ceil_div(rows, kMnBlock)));
 }
 
+/// Rows of the small boxes in which a slice of A comes that its group does not fill.
+SLUICE_HD constexpr int small_box_rows(int slice) {
+  return max(kLoadRows, slice / 8);
+}
+/// Small boxes of the slice that begins at row `first` of a group that ends at `row_end`; every slice loads
+/// something.
+SLUICE_HD constexpr int small_boxes(int row_end, int first, int slice) {
+  return max(1, ceil_div(row_end - first, small_box_rows(slice)));
+}
+/// Rows that are loaded for the slice that begins at row `first`.
+SLUICE_HD constexpr int group_slice_rows(int row_end, int first, int slice) {
+  return first + slice <= row_end ? slice : small_boxes(row_end, first, slice) * small_box_rows(slice);
+}
+/// Rows that are loaded for all slices of a tile whose group ends at tile.row_end.
+SLUICE_HD constexpr int group_tile_rows(const KernelConfig& c, const Tile& tile) {
+  const int slice = c.tile.m / c.cluster.n;
+  int rows = 0;
+  for (int first = 0; first < c.tile.m; first += slice)
+    rows += group_slice_rows(tile.row_end, tile.m_offset + first, slice);
+  return rows;
+}
+
 /// Bytes that the copy engine writes to a stage for one k-tile of `tile`, by loads of all CTAs.
 SLUICE_HD constexpr int loaded_bytes_a(const KernelConfig& c, int m, const Tile& tile) {
   if (c.load_a == Load::strided) return 0;
   if (c.conv.phased) return kSwizzleRowBytes * c.tile.m;  // phases have no shorter boxes
+  if (has_groups(c)) return kSwizzleRowBytes * group_tile_rows(c, tile);
   if (c.a_major == Major::mn) return kSwizzleRowBytes * c.tile.k * blocks_loaded(m, tile.m_offset, c.tile.m);
   return kSwizzleRowBytes * tile_rows_loaded(m, tile.m_offset, c.tile.m, c.cluster.n);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only argument of every kernel. It is passed as __grid_constant__, so that tensor maps need no copy to
-// device memory. Kernels of convolutions take the derived structs.
+// device memory. Kernels of convolutions and of groups take
+// the derived structs.
 #pragma once
 
 #include <sluice/spec/work_split.h>
@@ -65,10 +66,16 @@ struct alignas(64) PhaseParams {
 struct PhasedParams : ConvParams {
   PhaseParams phases[kMostPhases];
 };
+/// `map_a_tail` has the small boxes of spec/loaded_rows.h; `grid` has the columns, groups and k-tiles.
+struct GroupedParams : GemmParams {
+  const int* group_numbers;  // one per group (spec/groups.h)
+  int group_pitch;
+};
 /// Bytes of a kernel's argument.
-SLUICE_HD constexpr int params_bytes(const ConvKind& kind) {
-  if (kind.op == ConvOp::none) return sizeof(GemmParams);
-  return kind.phased ? sizeof(PhasedParams) : sizeof(ConvParams);
+SLUICE_HD constexpr int params_bytes(const KernelConfig& c) {
+  if (has_groups(c)) return sizeof(GroupedParams);
+  if (c.conv.op == ConvOp::none) return sizeof(GemmParams);
+  return c.conv.phased ? sizeof(PhasedParams) : sizeof(ConvParams);
 }
 
 }  // namespace sluice

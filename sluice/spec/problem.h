@@ -8,6 +8,7 @@
 
 #include <sluice/spec/conv.h>
 #include <sluice/spec/epilogue.h>
+#include <sluice/spec/groups.h>
 #include <sluice/spec/packing.h>
 
 namespace sluice {
@@ -56,9 +57,25 @@ struct Problem {
   /// Packed weights, and up to 8 rows of bf16: each row of A is divided by its root mean square and
   /// multiplied by gamma (Args) before the product.
   bool norm_a = false;
+  /// With a kind: rows of A, C and D belong to groups, and each group has a matrix of B, a vector of scale_b
+  /// and a bias of its own. `batch` is the number of groups; A, C and D are one matrix of m rows. Rows
+  /// outside of all groups are not computed.
+  Groups groups{};
 
   constexpr bool operator==(const Problem&) const = default;
 };
+
+SLUICE_HD constexpr bool has_groups(const Problem& p) {
+  return p.groups.kind != GroupKind::none;
+}
+/// Matrices of A, C and D.
+SLUICE_HD constexpr i64 matrices_of_rows(const Problem& p) {
+  return has_groups(p) ? 1 : p.batch;
+}
+/// Vectors of scale_b and of a bias, which a plain batch shares.
+SLUICE_HD constexpr i64 column_vectors(const Problem& p) {
+  return has_groups(p) ? p.batch : 1;
+}
 
 /// True if B's memory is packed weights.
 SLUICE_HD constexpr bool is_packed(const Problem& p) {
@@ -95,7 +112,7 @@ SLUICE_HD constexpr i64 scale_a_count(const Problem& p) {
     case ScaleMode::none: return 0;
     case ScaleMode::tensor: return 1;
     case ScaleMode::vector: return p.m;
-    case ScaleMode::block: return p.batch * p.m * scale_blocks(p.k);
+    case ScaleMode::block: return matrices_of_rows(p) * p.m * scale_blocks(p.k);
   }
   return 0;
 }
@@ -103,14 +120,18 @@ SLUICE_HD constexpr i64 scale_b_count(const Problem& p) {
   switch (p.epilogue.scale_b) {
     case ScaleMode::none: return 0;
     case ScaleMode::tensor: return 1;
-    case ScaleMode::vector: return p.n;
+    case ScaleMode::vector: return column_vectors(p) * p.n;
     case ScaleMode::block: return p.batch * scale_blocks(p.n) * scale_blocks(p.k);
   }
   return 0;
 }
 /// Index of the block scale of A[row][k] and of B[column][k].
 SLUICE_HD constexpr i64 block_scale_a_index(const Problem& p, i64 batch, i64 row, i64 k) {
-  return (batch * p.m + row) * scale_blocks(p.k) + k / kScaleBlock;
+  return ((has_groups(p) ? 0 : batch) * p.m + row) * scale_blocks(p.k) + k / kScaleBlock;
+}
+/// Index of the scale and of the bias of a column.
+SLUICE_HD constexpr i64 column_index(const Problem& p, i64 batch, i64 column) {
+  return has_groups(p) ? batch * p.n + column : column;
 }
 SLUICE_HD constexpr i64 block_scale_b_index(const Problem& p, i64 batch, i64 column, i64 k) {
   return (batch * scale_blocks(p.n) + column / kScaleBlock) * scale_blocks(p.k) + k / kScaleBlock;
@@ -192,6 +213,7 @@ SLUICE_HD constexpr Problem with_strides(Problem p) {
   p.c.ld = ld_of(p.c, p.n);
   p.d.batch_stride = batch_stride_of(p.d, d_columns(p), p.m);
   p.d.ld = ld_of(p.d, d_columns(p));
+  if (has_groups(p)) p.a.batch_stride = p.c.batch_stride = p.d.batch_stride = 0;
   return p;
 }
 

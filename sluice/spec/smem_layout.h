@@ -171,9 +171,17 @@ SLUICE_HD constexpr int sums_empty_arrivals(const KernelConfig& c) {
   return c.cluster.k * kMathWarps;
 }
 
+/// The table of groups (spec/groups.h), in ints.
+SLUICE_HD constexpr int group_table_offset(const KernelConfig& c) {
+  return barrier_offset(c) + 8 * barrier_count(c);
+}
+SLUICE_HD constexpr int group_table_bytes(const KernelConfig& c) {
+  return has_groups(c) ? 4 * group_table_ints(c.groups.most) : 0;
+}
+
 SLUICE_HD constexpr int smem_bytes(const KernelConfig& c) {
   if (is_plain(c.schedule)) return plain_smem_bytes(c);
-  return barrier_offset(c) + 8 * barrier_count(c);
+  return group_table_offset(c) + group_table_bytes(c);
 }
 
 }  // namespace sluice

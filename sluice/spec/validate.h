@@ -106,6 +106,25 @@ SLUICE_HD constexpr const char* validate_strided(const KernelConfig& c) {
   return nullptr;
 }
 
+/// Rules for groups (KernelConfig::groups).
+SLUICE_HD constexpr const char* validate_groups(const KernelConfig& c) {
+  if (!has_groups(c)) return c.groups.most == 0 ? nullptr : "groups.most is for a groups.kind: leave it out";
+  if (c.groups.most < 1 || c.groups.most > kMostGroups) return "groups.most must be in 1..1024";
+  if (c.schedule != Schedule::ping_pong && c.schedule != Schedule::cooperative)
+    return "groups need roles: use ping_pong or cooperative";
+  if (is_swapped(c)) return "groups are not swapped: their rows are rows of tiles";
+  if (c.conv.op != ConvOp::none || loads_strided(c))
+    return "groups are loaded by TMA, and are no convolution";
+  if (c.a_major != Major::k) return "groups need a K-major A: their rows end anywhere";
+  if (c.cluster.m > 1) return "groups need cluster.m = 1: their tiles along m are neighbours in no matrix";
+  if (c.combine != Combine::none || adds(c.epilogue)) return "groups need combine = none and Update::set";
+  if (accumulator_registers(c) > 192)
+    return "more than 192 accumulator registers leave too few to the roles that search groups: narrow tile.n";
+  if (c.overlap.wait == Wait::weights_first)
+    return "groups read their table before weights: wait = weights_first must be another";
+  return nullptr;
+}
+
 /// True if a field is set that only kernels for packed weights have.
 SLUICE_HD constexpr bool has_decoder_fields(const KernelConfig& c) {
   return !(c.packed == kNotPacked) || c.norm_a || c.ctas != 0 || c.held_rows != 0 || c.k_groups != 0 ||
@@ -130,6 +149,7 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (const char* rule = validate_swapped(c); rule != nullptr) return rule;
   if (const char* rule = validate_conv(c); rule != nullptr) return rule;
   if (const char* rule = validate_strided(c); rule != nullptr) return rule;
+  if (const char* rule = validate_groups(c); rule != nullptr) return rule;
   if (is_plain(c.schedule)) return validate_plain(c);
   if (c.warps != 0) return "warps is for plain schedules: the others have 12";
   if (overlaps(c.overlap) && c.combine == Combine::separate)

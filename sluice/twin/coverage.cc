@@ -66,9 +66,16 @@ std::map<Chunk, Stored> stored_chunks(std::span<const ClusterProgram> clusters) 
     if (is_left && step.tile.sharing.rank == 0)
       for (int wave = 0; wave < waves(config); ++wave)
         for (int column = 0; column < own_outputs(config); column += columns) add(wave, column);
-    if (step.kind == StepKind::issue_store) add(step.wave, step.column);
+    // A chunk whose rows are all behind the group's end is copied by nobody.
+    const bool copied =
+        step.kind == StepKind::copy_chunk &&
+        step.tile.m_offset + group_row(config, agent) + step.wave * kWaveRows < step.tile.row_end;
+    if (step.kind == StepKind::issue_store || copied) add(step.wave, step.column);
     if (step.kind == StepKind::store_direct)
-      for (int wave = 0; wave < waves(config); ++wave) add(wave, 0);
+      for (int wave = 0; wave < waves(config); ++wave)
+        if (!has_groups(config) ||
+            step.tile.m_offset + group_row(config, agent) + wave * kWaveRows < step.tile.row_end)
+          add(wave, 0);
   });
   return stored;
 }
@@ -94,8 +101,12 @@ std::optional<Failure> check_stores(std::span<const ClusterProgram> clusters) {
   const TileGrid grid = scenario.grid();
   const int all_rows = grid.rows * config.cluster.m * config.tile.m;
   const int all_columns = outputs_of(config.epilogue, grid.columns * config.cluster.n * config.tile.n);
+  const auto rows_of = [&](int batch) {
+    if (!has_groups(config)) return GroupRows{0, all_rows};
+    return GroupTable<GroupInts>{scenario.groups, config.groups.most}.rows(batch);
+  };
   for (int batch = 0; batch < grid.batch; ++batch)
-    for (int row = 0; row < all_rows; row += kWaveRows)
+    for (int row = rows_of(batch).begin; row < rows_of(batch).end; row += kWaveRows)
       for (int column = 0; column < all_columns; column += columns) {
         const Stored found = stored[{row, column, batch}];
         if (!found.once())
@@ -180,7 +191,9 @@ std::optional<Failure> check_products(std::span<const ClusterProgram> clusters) 
                                    k_tile, part[0], part[1], part[2], times[k_tile])};
   size_t tiles = 0;  // tiles with k-tiles
   for (int matrix = 0; matrix < grid.batch; ++matrix)
-    if (scenario.k_tiles_of(matrix) != 0) tiles += static_cast<size_t>(grid.rows) * grid.columns;
+    if (!has_groups(scenario.config) && scenario.k_tiles_of(matrix) != 0)
+      tiles += static_cast<size_t>(grid.rows) * grid.columns;
+  if (has_groups(scenario.config) && scenario.k != 0) tiles = static_cast<size_t>(scenario.list_size());
   const size_t parts =
       tiles * scenario.config.cluster.m * scenario.config.cluster.n * combined_parts(scenario.config);
   if (multiplied.size() != parts)

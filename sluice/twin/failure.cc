@@ -84,6 +84,8 @@ const char* name_of(StepKind kind) {
     case StepKind::wait_prerequisites: return "wait_prerequisites";
     case StepKind::launch_dependents: return "launch_dependents";
     case StepKind::read_tensor_scales: return "read_tensor_scales";
+    case StepKind::copy_chunk: return "copy_chunk";
+    case StepKind::read_list: return "read_list";
     case StepKind::fetch_scales: return "fetch_scales";
     case StepKind::fetch_strided: return "fetch_strided";
   }
@@ -113,6 +115,7 @@ std::string to_string(const Step& s) {
     case StepKind::wait_store: return fmt::format("{}: at most {} reads left", name_of(s.kind), s.count);
     case StepKind::sync_wait: return fmt::format("{} number {}", name_of(s.kind), s.count);
     case StepKind::write_chunk:
+    case StepKind::copy_chunk:
     case StepKind::issue_store:
       return fmt::format("{} buffer {} {} wave {} column {}", name_of(s.kind), s.stage, tile, s.wave,
                          s.column);

@@ -37,6 +37,8 @@ std::vector<OperandEvent> events_of(const Step& step, const KernelConfig& c) {
     case StepKind::fetch_scales:
     case StepKind::read_tensor_scales: return {reads(Operand::token_scales), reads(Operand::weights)};
     case StepKind::write_chunk: return epilogue_reads(c);
+    case StepKind::read_list: return {reads(Operand::tokens)};
+    case StepKind::copy_chunk:
     case StepKind::issue_store: return {writes(Operand::output)};
     case StepKind::store_direct: {
       std::vector<OperandEvent> events = epilogue_reads(c);

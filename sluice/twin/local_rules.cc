@@ -83,6 +83,7 @@ class SumRules {
         partials_of_ = step.tile.sharing.peers;
         return see_exchanged(step);
       case StepKind::sum_partials: return see_sum_of_partials(step);
+      case StepKind::issue_store: return see_box(step);
       case StepKind::write_chunk:
       case StepKind::store_direct: return see_store(step);
       default: break;
@@ -139,7 +140,8 @@ class SumRules {
   }
 
   std::optional<Failure> see_exchanged(const Step& step) {
-    const bool exchanges = scenario_.config.cluster.k > 1 && scenario_.m > step.tile.m_offset + group_row_;
+    const bool exchanges =
+        scenario_.config.cluster.k > 1 && scenario_.row_end_of(step.tile) > step.tile.m_offset + group_row_;
     const int passes = exchanges ? exchange_passes(scenario_.config) : 0;
     if (received_ != passes)
       return fail(FailureKind::accumulator_wrong, fmt::format("after {} of {} passes of the exchange: {}",
@@ -161,6 +163,14 @@ class SumRules {
     if (step.tile.sharing.peers > 1 && !summed_ && !added_in_parts)
       return fail(FailureKind::accumulator_wrong, "stores its own part of the sums: " + to_string(step));
     return see_exchanged(step);
+  }
+
+  /// A box that TMA stores is whole: it must not reach the next group.
+  std::optional<Failure> see_box(const Step& step) const {
+    const int end = step.tile.m_offset + group_row_ + (step.wave + 1) * kWaveRows;
+    if (!has_groups(scenario_.config) || end <= step.tile.row_end) return std::nullopt;
+    return fail(FailureKind::tile_twice, fmt::format("writes {} rows behind its group's: {}",
+                                                     end - step.tile.row_end, to_string(step)));
   }
 
   Failure fail(FailureKind kind, const std::string& what) const { return {kind, name_ + " " + what}; }

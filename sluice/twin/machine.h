@@ -52,6 +52,8 @@ class Machine {
   void launch_dependents() { record({.kind = StepKind::launch_dependents}); }
   void prefetch() {}  // a hint
   void hand_off() {}
+  void read_list() { record({.kind = StepKind::read_list}); }
+  GroupTable<GroupInts> groups() const { return {scenario_.groups, config().groups.most}; }
   void read_tensor_scales() { record({.kind = StepKind::read_tensor_scales}); }
   int math_group() const { return agent_.group; }
 
@@ -160,6 +162,9 @@ class Machine {
     group_sync();
   }
   void issue_store(int buffer, const Tile& tile, int wave, int column) {
+    if (has_groups(config()) && live_rows(tile) < (wave + 1) * kWaveRows)
+      return record(
+          {.kind = StepKind::copy_chunk, .stage = buffer, .tile = tile, .wave = wave, .column = column});
     if (!is_elected()) return;
     record({.kind = StepKind::issue_store,
             .adds = adds(config().epilogue),
@@ -230,9 +235,7 @@ class Machine {
     return blocks * kWarpRows * pass_columns(config()) * 4;
   }
   /// Number of rows of this group that are inside the matrix.
-  int live_rows(const Tile& tile) const {
-    return scenario_.rows_of(tile.batch) - tile.m_offset - group_row();
-  }
+  int live_rows(const Tile& tile) const { return scenario_.row_end_of(tile) - tile.m_offset - group_row(); }
   int group_row() const {
     return config().schedule == Schedule::cooperative ? math_group() * group_rows(config()) : 0;
   }

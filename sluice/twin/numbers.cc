@@ -55,6 +55,7 @@ void Numbers::on_step(int agent_index, const Step& step) {
     case StepKind::write_chunk: write_chunk(agent, step); break;
     case StepKind::issue_store: group.buffers[step.stage].issued = step; break;
     case StepKind::store_direct: store_direct(agent, step); break;
+    case StepKind::copy_chunk: copy_chunk(agent, step); break;
     case StepKind::send_sums: send(agent, step); break;
     case StepKind::receive_sums: receive(agent, step); break;
     case StepKind::write_partial: write_partial(agent, step.tile); break;
@@ -105,7 +106,10 @@ void Numbers::on_load(int cta, int slice, const Step& load) {
     const int blocks = blocks_loaded(static_cast<int>(rows), static_cast<int>(first_row), tile_rows);
     row_end = std::min(row_end, blocks * kMnBlock);
   }
-  if (matrix.major == Major::k && !(is_a && c.conv.phased))
+  if (is_a && has_groups(c))
+    row_end = row_begin + group_slice_rows(load.tile.row_end, static_cast<int>(first_row) + row_begin,
+                                           tile_rows / slices);
+  else if (matrix.major == Major::k && !(is_a && c.conv.phased))
     row_end = row_begin + slice_rows(static_cast<int>(rows), static_cast<int>(first_row) + row_begin,
                                      tile_rows / slices, is_a ? kLoadRows : row_group(c));
   Stage& s = stage(cta, load.stage);
@@ -197,11 +201,12 @@ double Numbers::before_activation(double sum, const ElementIndex& at) const {
   double value = 0.0;
   if (work_.scalars.alpha != 0.0f)
     value = work_.scalars.alpha * scale(e.scale_a, work_.buffers.scale_a, at.row) *
-            scale(e.scale_b, work_.buffers.scale_b, at.column) * sum;
+            scale(e.scale_b, work_.buffers.scale_b, column_index(p, at.batch, at.column)) * sum;
   if (e.residual && work_.scalars.beta != 0.0f)
     value += work_.scalars.beta * load_element(e.c_type, work_.buffers.c, c_index(p, at));
   if (e.bias != Bias::none)
-    value += load_element(e.bias_type, work_.buffers.bias, e.bias == Bias::column ? at.column : at.row);
+    value += load_element(e.bias_type, work_.buffers.bias,
+                          e.bias == Bias::column ? column_index(p, at.batch, at.column) : at.row);
   return value;
 }
 
@@ -269,6 +274,20 @@ void Numbers::add_to_d(i64 index, float value) {
   store_element(DType::fp32, work_.buffers.d, index, old + value);
 }
 
+void Numbers::copy_chunk(const Agent& agent, const Step& chunk) {
+  const Problem& p = work_.problem;
+  const KernelConfig& c = work_.config;
+  const StoreBuffer& buffer = group_of(agent).buffers[chunk.stage];
+  const i64 first_row = chunk.tile.m_offset + group_row(agent) + chunk.wave * kWaveRows;
+  const i64 first_column = outputs_of(c.epilogue, chunk.tile.n_offset) + chunk.column;
+  const i64 columns = std::min<i64>(store_columns(c), d_columns(p) - first_column), size = bytes_of(c.d);
+  if (first_row < chunk.tile.row_end && columns > 0) ++stores_;
+  for (i64 i = 0; first_row + i < chunk.tile.row_end && columns > 0; ++i)
+    std::memcpy(static_cast<u8*>(work_.buffers.d) +
+                    size * d_index(p, {chunk.tile.batch, first_row + i, first_column}),
+                buffer.bytes.data() + i * store_row_bytes(c), static_cast<size_t>(columns * size));
+}
+
 void Numbers::store_direct(const Agent& agent, const Step& step) {
   const Tile& tile = step.tile;
   const KernelConfig& c = work_.config;
@@ -279,7 +298,7 @@ void Numbers::store_direct(const Agent& agent, const Step& step) {
       const ElementIndex at{tile.batch, tile.m_offset + group_row(agent) + row,
                             outputs_of(c.epilogue, tile.n_offset) + column};
       const i64 to = d_place(at);
-      if (to < 0) continue;
+      if (to < 0 || (has_groups(c) && at.row >= tile.row_end)) continue;
       const double value = epilogue(&sums[row * c.tile.n + first_sum(c, column)], at);
       if (step.adds)
         add_to_d(to, static_cast<float>(value));

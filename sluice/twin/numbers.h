@@ -89,6 +89,7 @@ class Numbers final : public Observer {
   double epilogue(const float* sums, const ElementIndex& at) const;
   void write_chunk(const Agent& agent, const Step& chunk);
   void store_direct(const Agent& agent, const Step& step);
+  void copy_chunk(const Agent& agent, const Step& chunk);
   void add_to_d(i64 index, float value);
 
   // Defined in numbers_conv.cc.

@@ -32,6 +32,8 @@ Result<void> check_buffers(const Work& work) {
   if (e.scale_d != ScaleMode::none && work.buffers.scale_d == nullptr)
     return missing("scale_d", "the epilogue divides by it");
   if (e.bias != Bias::none && work.buffers.bias == nullptr) return missing("bias", "the epilogue adds it");
+  if (has_groups(work.problem) && work.buffers.groups == nullptr)
+    return missing("groups", "the problem has groups");
   return {};
 }
 
@@ -95,6 +97,13 @@ Result<TwinReport> run_on_host(const Plan& plan, const HostBuffers& buffers, flo
   if (plan.config.conv != kind_of(plan.problem.conv))
     return Error{ErrorCode::invalid_config,
                  "the plan's config gathers another convolution than the problem's: plan it again"};
+  if (!reads_groups_of(plan.config, plan.problem))
+    return Error{
+        ErrorCode::invalid_config,
+        fmt::format("the plan's config reads groups by {}, at most {}, and the problem has {} by {}: "
+                    "plan it again",
+                    name_of(plan.config.groups.kind), plan.config.groups.most, plan.problem.batch,
+                    name_of(plan.problem.groups.kind))};
   const Work work{product_of(with_strides(plan.problem), plan.config),
                   plan.config,
                   is_swapped(plan.config) ? swapped(buffers) : buffers,
@@ -105,13 +114,16 @@ Result<TwinReport> run_on_host(const Plan& plan, const HostBuffers& buffers, flo
   if (auto checked = check_buffers(work); !checked) return checked.error();
   if (leaves_d(p, alpha)) return report;
 
-  const Scenario scenario{.config = plan.config,
-                          .m = static_cast<int>(p.m),
-                          .n = static_cast<int>(p.n),
-                          .k = alpha != 0.0f ? static_cast<int>(p.k) : 0,
-                          .batch = static_cast<int>(p.batch),
-                          .split = plan.split,
-                          .conv = p.conv};
+  Scenario scenario{.config = plan.config,
+                    .m = static_cast<int>(p.m),
+                    .n = static_cast<int>(p.n),
+                    .k = alpha != 0.0f ? static_cast<int>(p.k) : 0,
+                    .batch = static_cast<int>(p.batch),
+                    .split = plan.split,
+                    .conv = p.conv};
+  if (has_groups(p))
+    scenario.groups =
+        read_groups(plan.config, p.groups, scenario.m, {buffers.groups, static_cast<size_t>(p.batch)});
   const auto broken = [&](Failure failure, int cluster) {
     failure.seed = seed;
     return Error{ErrorCode::internal, fmt::format("host twin, cluster {}: a protocol rule is broken. {}",
@@ -119,7 +131,7 @@ Result<TwinReport> run_on_host(const Plan& plan, const HostBuffers& buffers, flo
   };
   const Recording recording = record_gemm(scenario);
   if (recording.failure) return broken(*recording.failure, 0);
-  report.tiles = static_cast<i64>(cluster_tiles(scenario.grid())) * scenario.ctas();
+  report.tiles = static_cast<i64>(scenario.list_size()) * scenario.ctas();
   Workspace workspace(work.config, scenario.split);
   for (const ClusterProgram& cluster : recording.clusters) {
     if (!has_work(cluster)) continue;

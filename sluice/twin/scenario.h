@@ -4,14 +4,27 @@
 // strided operands, if there are any. The next roles are the warps of math group 0, then those of group 1.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include <sluice/spec/conv_params.h>
+#include <sluice/spec/groups.h>
 #include <sluice/spec/smem_layout.h>
 #include <sluice/spec/work_split.h>
 #include <sluice/twin/step.h>
 
 namespace sluice::twin {
+
+/// The ints of a GroupTable (spec/groups.h).
+struct GroupInts {
+  std::vector<int> values;
+
+  int get(int i) const { return values.at(static_cast<size_t>(i)); }
+};
+
+/// Reads a table as a warp of the kernel does, lane after lane.
+GroupInts read_groups(const KernelConfig& config, const Groups& groups, int rows,
+                      std::span<const int> numbers);
 
 struct Scenario {
   KernelConfig config{};
@@ -19,7 +32,8 @@ struct Scenario {
   WorkSplit split{};
   /// 1: each math group is one agent, whose warps arrive together. kMathWarps: each warp is an agent.
   int warps_per_group = 1;
-  Conv conv{};  // the convolution; m, n, k and batch are those of its product
+  Conv conv{};         // the convolution; m, n, k and batch are those of its product
+  GroupInts groups{};  // the table of groups, as roles find it in shared memory; `batch` is their number
 
   TileGrid grid() const { return tile_grid(config, m, n, k, batch); }
   Slices slices() const { return slices_of(grid(), split); }
@@ -28,6 +42,13 @@ struct Scenario {
     if (!config.conv.phased) return m;
     return static_cast<int>(conv.images * phases_of(conv).items[matrix].positions());
   }
+  /// Returns the number of cluster tiles.
+  int list_size() const {
+    if (!has_groups(config)) return cluster_tiles(grid());
+    return GroupTable<GroupInts>{groups, config.groups.most}.tiles_before(batch) * grid().columns;
+  }
+  /// Returns one past the last row that a tile may store.
+  int row_end_of(const Tile& tile) const { return has_groups(config) ? tile.row_end : rows_of(tile.batch); }
   int k_tiles_of(int matrix) const {
     if (!config.conv.phased || k == 0) return grid().k_tiles;
     return phases_of(conv).items[matrix].taps() * channel_blocks(conv, config.tile.k);

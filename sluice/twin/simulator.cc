@@ -144,6 +144,7 @@ int Simulator::bytes_of_slice(int slice, const Step& load) const {
   const int rows = is_a ? c.tile.m / c.cluster.n : c.tile.n / c.cluster.m;
   const int first =
       (is_a ? load.tile.m_offset : load.tile.n_offset) + (is_a ? slice : slice - c.cluster.n) * rows;
+  if (is_a && has_groups(c)) return group_slice_rows(load.tile.row_end, first, rows) * kSwizzleRowBytes;
   return slice_rows(is_a ? scenario_.m : scenario_.n, first, rows, is_a ? kLoadRows : row_group(c)) *
          kSwizzleRowBytes;
 }

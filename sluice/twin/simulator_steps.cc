@@ -35,6 +35,7 @@ bool is_local(const Step& step) {
     case StepKind::wait_prerequisites:  // local_rules.h checks the steps before it
     case StepKind::launch_dependents:
     case StepKind::read_tensor_scales:
+    case StepKind::read_list:
     case StepKind::fetch_scales:
     case StepKind::fetch_strided:
     case StepKind::reset_counter: return true;
@@ -117,6 +118,7 @@ std::optional<Failure> Simulator::do_step(State& s, int agent, const Step& step)
       if (auto failure = check_vectors(s, agent, step)) return failure;
       return do_store(s, agent, step);
     case StepKind::publish:
+    case StepKind::copy_chunk:
     case StepKind::issue_store: return do_store(s, agent, step);
     case StepKind::send_sums: return do_send(s, agent, step);
     case StepKind::receive_sums: return do_receive(s, agent, step);
@@ -246,8 +248,9 @@ std::optional<Failure> Simulator::do_store(State& s, int agent, const Step& step
     return fail(FailureKind::store_unpublished, agent, step,
                 fmt::format("warps with unfenced writes {:#x}, with published ones {:#x} of {:#x}",
                             word & 0xf, word >> 4 & 0xf, all));
-  word = kReading;
-  newest(s, at.cta, at.group) = static_cast<u32>(which + 1);
+  // Threads that copy have read the buffer when the step ends. The elected one commits an empty bulk group.
+  if (step.kind != StepKind::copy_chunk) word = kReading;
+  if (at.warp == 0) newest(s, at.cta, at.group) = static_cast<u32>(which + 1);
   return std::nullopt;
 }
 

@@ -38,6 +38,7 @@ enum class StepKind : u8 {
   sync_wait,      // count = number of the group's barrier, from 1
   issue_store,    // buffer, tile, wave, column
   store_direct,   // tile
+  copy_chunk,     // buffer, tile, wave, column: the live rows of a chunk, by all warps of the group
   // The exchange in a cluster along k:
   wait_sums_empty,    // parity
   expect_sums,        // count = bytes, of all warps of this group in all CTAs
@@ -54,6 +55,7 @@ enum class StepKind : u8 {
   wait_prerequisites,  // until earlier launches have ended
   launch_dependents,   // the next launch may begin
   read_tensor_scales,  // into registers
+  read_list,           // the table of groups
   fetch_scales,        // into registers: block scales
   fetch_strided,       // into registers: a strided operand's first part
 };

@@ -21,7 +21,9 @@ bool concerns_others(const Step& step, const KernelConfig& c) {
     case StepKind::write_scales:
     case StepKind::stage_vectors:
     case StepKind::read_tensor_scales:
+    case StepKind::read_list:
     case StepKind::issue_store:
+    case StepKind::copy_chunk:
     case StepKind::store_direct:
     case StepKind::write_partial:
     case StepKind::elect:

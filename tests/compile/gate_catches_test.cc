@@ -6,8 +6,10 @@
 
 #include <algorithm>
 
+#include <sluice/kernels/registry.h>
 #include <sluice/plan/text/units.h>
 #include <sluice/run/jit/compiler.h>
+#include <sluice/spec/validate.h>
 
 #include "tests/compile/elf_text.h"
 #include "tests/compile/gate_cache.h"
@@ -210,6 +212,33 @@ TEST_F(GateCatches, a_store_where_the_product_must_be_added_and_the_other_way_ro
 TEST_F(GateCatches, nothing_in_good_convolutions) {
   for (const KernelConfig& config : {kForward, kPhases})
     EXPECT_EQ(faults(unit_text(config), config), std::vector<std::string>{});
+}
+
+/// Groups of every schedule, store and kind of scale: none spills, although roles search a table.
+TEST_F(GateCatches, nothing_in_good_groups) {
+  constexpr GroupConfig kGroups{GroupKind::ends, 256};
+  const KernelConfig bf16{.schedule = Schedule::ping_pong, .tile = {64, 128, 64}, .groups = kGroups};
+  KernelConfig wide = bf16, shared = bf16, direct = bf16, vectors = bf16, masked = bf16;
+  wide.tile = {128, 192, 64};
+  shared = {.tile = {128, 256, 64}, .cluster = {1, 2, 1}, .groups = kGroups};
+  direct = {.tile = {128, 128, 64}, .store = StorePath::direct, .groups = kGroups};
+  vectors = {.schedule = Schedule::ping_pong,
+             .tile = {128, 128, 128},
+             .a = DType::e4m3,
+             .b = DType::e4m3,
+             .epilogue = {.scale_a = ScaleMode::vector, .scale_b = ScaleMode::vector, .bias = Bias::column},
+             .groups = kGroups};
+  masked.groups = {GroupKind::counts, kMostGroups};
+  KernelConfig blocks = vectors;
+  blocks.promotes = true;
+  blocks.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
+  KernelConfig low = blocks;
+  low.tile.m = 64;
+  for (KernelConfig config : {bf16, wide, shared, direct, vectors, masked, blocks, low}) {
+    config.stages = max_stages(config);
+    ASSERT_EQ(validate(config), nullptr) << validate(config);
+    EXPECT_EQ(faults(unit_text(config), config), std::vector<std::string>{}) << unit_text(config);
+  }
 }
 
 TEST_F(GateCatches, a_gathered_operand_that_is_not_gathered) {

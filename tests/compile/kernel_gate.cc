@@ -126,9 +126,9 @@ std::vector<std::string> kernel_faults(const KernelConfig& config, const Cubin& 
   const std::vector<std::string> gathering = gathering_faults(config, *instructions, opcodes);
   faults.insert(faults.end(), gathering.begin(), gathering.end());
   const Result<int> parameters = opcodes.parameter_bytes(cubin.image, kEntryName);
-  must(parameters.ok() && *parameters == params_bytes(config.conv),
+  must(parameters.ok() && *parameters == params_bytes(config),
        fmt::format("{} bytes of parameters, not {}", parameters.ok() ? *parameters : -1,
-                   params_bytes(config.conv)));
+                   params_bytes(config)));
   at_least(Op::setmaxnreg, 2);
   none(Op::local_load);
   none(Op::local_store);

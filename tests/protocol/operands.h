@@ -18,10 +18,11 @@ struct Operands {
   Problem problem;
   std::vector<u8> a, b, c, d, expected, bias;
   std::vector<float> scale_a, scale_b, scale_d{4.0f};
+  std::vector<int> groups;
 
   HostBuffers buffers(std::vector<u8>& out) {
-    return {a.data(),       b.data(),       c.data(),    out.data(),
-            scale_a.data(), scale_b.data(), bias.data(), scale_d.data()};
+    return {a.data(),       b.data(),    c.data(),       out.data(),   scale_a.data(),
+            scale_b.data(), bias.data(), scale_d.data(), groups.data()};
   }
 };
 
@@ -38,13 +39,16 @@ inline std::vector<u8> whole_numbers(DType type, i64 count, u32 seed) {
 inline Operands make_operands(const Problem& given) {
   const Problem p = with_strides(given);
   Operands o{.problem = p};
-  o.a = whole_numbers(p.a.type, p.a.batch_stride * p.batch, 1);
+  const auto elements = [&](const Matrix& x, i64 rows) {
+    return has_groups(p) ? x.ld * rows : x.batch_stride * p.batch;
+  };
+  o.a = whole_numbers(p.a.type, elements(p.a, p.m), 1);
   o.b = whole_numbers(p.b.type, p.b.batch_stride * p.batch, 2);
-  o.c = whole_numbers(p.epilogue.c_type, p.c.batch_stride * p.batch, 3);
-  o.bias = whole_numbers(p.epilogue.bias_type, p.n, 4);
+  o.c = whole_numbers(p.epilogue.c_type, elements(p.c, p.m), 3);
+  o.bias = whole_numbers(p.epilogue.bias_type, column_vectors(p) * p.n, 4);
   for (i64 i = 0; i < scale_a_count(p); ++i) o.scale_a.push_back(i % 3 == 0 ? 0.5f : 2.0f);
   for (i64 i = 0; i < scale_b_count(p); ++i) o.scale_b.push_back(i % 2 == 0 ? 1.0f : -1.0f);
-  o.d.assign(static_cast<size_t>(p.d.batch_stride * p.batch * bytes_of(p.d.type)), 0xff);
+  o.d.assign(static_cast<size_t>(elements(p.d, p.m) * bytes_of(p.d.type)), 0xff);
   if (adds(p.epilogue)) o.d = whole_numbers(p.d.type, p.d.batch_stride * p.batch, 5);
   o.expected = o.d;
   return o;
@@ -59,6 +63,7 @@ inline KernelConfig config_of(const Problem& problem, const KernelConfig& given)
   config.a_major = product.a.major, config.b_major = product.b.major;
   config.epilogue = product.epilogue;
   config.conv = kind_of(product.conv);
+  if (has_groups(problem)) config.groups = {problem.groups.kind, 128};
   return config;
 }
 

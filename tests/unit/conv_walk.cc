@@ -334,7 +334,7 @@ class Walk {
 
   /// Number of the tile's rows and columns that are inside of D.
   int live_rows(const Tile& tile) const {
-    const int m = c_.conv.phased ? rows_of<kPhased>(params(), tile.batch) : params().m;
+    const int m = c_.conv.phased ? phase_of(params(), tile.batch).m : params().m;
     return std::clamp(m - tile.m_offset, 0, c_.tile.m);
   }
   bool is_live_column(const Tile& tile, int column) const {
@@ -417,8 +417,7 @@ class Walk {
     const Phase& phase = phases_.items[tile.batch];
     const twin::GatherMap map = map_of(phase_store_shape(v_, c_.d, phase, chunk));
     refuse(twin::check_gather_map(map));
-    if (tile.m_offset + wave >= rows_of<kPhased>(params(), tile.batch) ||
-        tile.n_offset + column >= params().n)
+    if (tile.m_offset + wave >= phase_of(params(), tile.batch).m || tile.n_offset + column >= params().n)
       return;
     PixelWalk<kSpatial> pixel;
     pixel.begin(phase_of(params(), tile.batch).pixels, tile.m_offset + wave);

@@ -25,6 +25,7 @@ struct LaunchRecord {
   bool captured = false;
   bool dependent = false;  // launched so that it may start before the previous launch ends
   GemmParams params;       // dense product
+  GroupedParams grouped;   // with groups: `params` and the table
   NarrowParams narrow;     // packed, few tokens
   WideParams wide;         // packed, many tokens
   StripParams strip;

@@ -62,7 +62,16 @@ struct Blocked {
   int waiting = 0;
   bool gave_up = false;
 };
-enum class ParamsKind { other, gemm, narrow, wide, strip, locate, compare };  // kinds of kernel parameters
+enum class ParamsKind {
+  other,
+  gemm,
+  grouped,
+  narrow,
+  wide,
+  strip,
+  locate,
+  compare
+};  // kinds of kernel parameters
 struct FakeModule {
   int ordinal;
   ParamsKind params = ParamsKind::other;

@@ -16,6 +16,9 @@
 namespace sluice {
 namespace {
 
+struct NoInts {
+  int get(int) const { return 0; }
+};
 /// The members that TileCursor uses of a machine.
 struct Walker {
   KernelConfig kernel;
@@ -27,6 +30,7 @@ struct Walker {
   int cluster_index() const { return cluster; }
   int cluster_count() const { return clusters; }
   int cta_rank() const { return rank; }
+  GroupTable<NoInts> groups() const { return {}; }
 };
 
 using KTile = std::tuple<int, int, int, int>;  // m offset, n offset, batch, k-tile

@@ -24,22 +24,23 @@ struct EpilogueVectors {
   u32 buffer;
   int thread;  // in the warpgroup
 
-  /// Starts the copies. `row` and `column`: the group's first ones in the product. Entries outside the
-  /// product become zeros; with alpha = 0 all scales do.
-  SLUICE_DEVICE void stage(const GemmParams& params, int row, int column) const {
+  /// Starts the copies. `row` and `column`: the group's first ones in the product. `vector`: which vector of
+  /// scale_b and bias. Entries outside the product become zeros; with alpha = 0 all scales do.
+  SLUICE_DEVICE void stage(const GemmParams& params, int row, int column, int vector) const {
+    const i64 first_element = i64{vector} * params.n;
     const bool scaled = params.alpha != 0.0f;
     if constexpr (kRows) copy<group_rows(kConfig)>(buffer, params.scale_a, row, scaled ? params.m : 0);
     if constexpr (kColumns) {
       const auto copy_side = [&](int side, int first, int begin, int end) {
-        copy<kSideColumns>(columns_buffer() + 4 * side * kSideColumns, params.scale_b + begin, first,
-                           scaled ? end : 0);
+        copy<kSideColumns>(columns_buffer() + 4 * side * kSideColumns, params.scale_b + first_element + begin,
+                           first, scaled ? end : 0);
       };
       for_each_side(params, column, copy_side);
     }
     if constexpr (kBias) {
       const auto copy_side = [&](int side, int first, int begin, int end) {
-        copy_bias(side * kSideColumns, static_cast<const u8*>(params.bias) + i64{begin} * kBiasBytes, first,
-                  end);
+        copy_bias(side * kSideColumns,
+                  static_cast<const u8*>(params.bias) + (first_element + begin) * kBiasBytes, first, end);
       };
       for_each_side(params, column, copy_side);
     }

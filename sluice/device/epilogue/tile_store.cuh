@@ -8,9 +8,9 @@
 #include <sluice/device/epilogue/epilogue_vectors.cuh>
 #include <sluice/device/epilogue/fragment_store.cuh>
 #include <sluice/device/epilogue/residual.cuh>
-#include <sluice/device/load/pixel_walk.cuh>
 #include <sluice/device/math/wgmma_ss.cuh>
 #include <sluice/device/optional_member.cuh>
+#include <sluice/device/row_end.cuh>
 
 namespace sluice {
 
@@ -81,6 +81,27 @@ struct TileStore {
     for (int group = 0; group < kGroups; group += kAhead) write(group);
   }
 
+  /// Copies the live rows of a chunk from its buffer to D, in place of a store by TMA, which would write
+  /// whole boxes. All threads of the group, after the barrier behind write_chunk(). Rows of D are 16-byte
+  /// units.
+  SLUICE_DEVICE void copy_chunk(u32 buffer, const Tile& tile, const GroupAt& at, int live_rows) const {
+    constexpr int kRow = store_row_bytes(kConfig), kUnits = kRow / 16, kElement = bytes_of(kConfig.d);
+    const int first_column = first_output(tile) + at.column;
+    const int bytes = (outputs_of(kConfig.epilogue, params.n) - first_column) * kElement;  // up to the edge
+    const i64 first_row = tile.m_offset + group_row + at.wave * kWaveRows;
+    u8* const to = static_cast<u8*>(params.d) + (first_row * params.d_ld + first_column) * kElement;
+#pragma unroll 1
+    for (int i = vectors.thread; i < live_rows * kUnits; i += kWarpgroupThreads) {
+      const int row = i / kUnits, byte = i % kUnits * 16;
+      u32 words[4];
+      ptx::load_shared_v4(buffer + swizzle<kRow>(row * kRow + byte), words);
+      const ptx::Float4 values{__uint_as_float(words[0]), __uint_as_float(words[1]),
+                               __uint_as_float(words[2]), __uint_as_float(words[3])};
+      if (byte < bytes)
+        ptx::store_global(reinterpret_cast<float*>(to + i64{row} * params.d_ld * kElement + byte), values);
+    }
+  }
+
   /// Stores the group's whole part of the tile. `live_rows`: rows inside the matrix, from the warp's first
   /// row on.
   SLUICE_DEVICE void store_direct(const Tile& tile, int live_rows) const {
@@ -143,7 +164,7 @@ struct TileStore {
   SLUICE_DEVICE ResidualRows<kConfig.epilogue> residual_rows(const Tile& tile, const GroupAt& at,
                                                              int span) const {
     const int row = tile.m_offset + fragment_row(at.wave);
-    return {params, {row, tile.n_offset + fragment_column(at.column), tile.batch}, span};
+    return {params, {row, tile.n_offset + fragment_column(at.column), row_matrix_of<kConfig>(tile)}, span};
   }
   /// Turns neighbouring groups of the fragment into elements of D; gated, two groups make one.
   template <int kGroups>
@@ -173,8 +194,9 @@ struct TileStore {
     const int column = d_column<kConfig>(params, first_output(tile) + fragment_column(at.column));
     if constexpr (kConfig.conv.op == ConvOp::wgrad)
       if (column < 0) return;
-    store_pair<kConfig.d, kConfig.epilogue>(params, {row, column, tile.batch}, pairs[0].upper);
-    store_pair<kConfig.d, kConfig.epilogue>(params, {row + 8, column, tile.batch}, pairs[0].lower);
+    const int end = row_end_of<kConfig>(params, tile), matrix = row_matrix_of<kConfig>(tile);
+    store_pair<kConfig.d, kConfig.epilogue>(params, {row, column, matrix}, pairs[0].upper, end);
+    store_pair<kConfig.d, kConfig.epilogue>(params, {row + 8, column, matrix}, pairs[0].lower, end);
   }
 };
 

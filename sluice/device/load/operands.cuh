@@ -6,6 +6,7 @@
 #pragma once
 
 #include <sluice/device/load/gathered.cuh>
+#include <sluice/device/load/grouped.cuh>
 #include <sluice/device/load/strided.cuh>
 #include <sluice/device/load/tma_tile.cuh>
 
@@ -45,9 +46,14 @@ struct LoadersOf {
   using A = Im2colRows<kConfig>;
   using B = FilterTaps<kConfig>;
 };
+template <KernelConfig kConfig, bool kGrouped = has_groups(kConfig)>
+struct RowsOfA : MatrixOperand<kConfig, true> {};
+template <KernelConfig kConfig>
+struct RowsOfA<kConfig, true> : GroupedRows<kConfig> {};
+
 template <KernelConfig kConfig>
 struct LoadersOf<kConfig, ConvOp::none> {
-  using A = MatrixOperand<kConfig, true>;
+  using A = RowsOfA<kConfig>;
   using B = MatrixOperand<kConfig, false>;
 };
 template <KernelConfig kConfig>

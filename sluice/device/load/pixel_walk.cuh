@@ -13,12 +13,6 @@ SLUICE_DEVICE const Gather& gather_of(const GemmParams& params) {
 SLUICE_DEVICE const PhaseParams& phase_of(const GemmParams& params, int phase) {
   return static_cast<const PhasedParams&>(params).phases[phase];
 }
-/// Rows of the product that matrix `batch` has.
-template <KernelConfig kConfig>
-SLUICE_DEVICE int rows_of(const GemmParams& params, int batch) {
-  if constexpr (kConfig.conv.phased) return phase_of(params, batch).m;
-  return params.m;
-}
 
 /// A pixel of the product by its coordinates. Pixels are numbered along w first, then h, d and images.
 template <int kSpatial>

@@ -8,6 +8,7 @@
 #include <sluice/spec/params.h>
 #include <sluice/spec/smem_layout.h>
 #include <sluice/device/ptx/shared.cuh>
+#include <sluice/device/row_end.cuh>
 
 namespace sluice {
 
@@ -27,7 +28,7 @@ class ScaleLoader {
 #pragma unroll
     for (int i = 0; i < kRowsPerLane; ++i) {
       const int row = min(tile.m_offset + first_row_ + 32 * i, params.m - 1);
-      sources_[i] = params.scale_a + (i64{tile.batch} * params.m + row) * k_blocks_;
+      sources_[i] = params.scale_a + (i64{row_matrix_of<kConfig>(tile)} * params.m + row) * k_blocks_;
     }
     const int blocks = ceil_div(params.n, kScaleBlock);
     const int block = min((tile.n_offset + lane * scale_part_columns(kConfig)) / kScaleBlock, blocks - 1);

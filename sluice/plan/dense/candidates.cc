@@ -49,8 +49,9 @@ std::vector<BaseConfig> swapped_space(const Problem& product, bool asked) {
 /// wave (docs/findings/fitted-widths.md).
 std::vector<BaseConfig> fitted_space(const Problem& product, const DeviceInfo& device) {
   std::vector<BaseConfig> space;
+  const Problem likely = expected(product);
   for (const BaseConfig& height : kHeights) {
-    const i64 rows = std::max(ceil_div(product.m, i64{height.tile_m}) * product.batch, i64{1});
+    const i64 rows = std::max(ceil_div(likely.m, i64{height.tile_m}) * likely.batch, i64{1});
     for (i64 waves = 1; waves <= kPlanner.search.fitted_waves; ++waves) {
       const i64 columns = waves * device.sm_count / rows;
       if (columns == 0) continue;
@@ -198,7 +199,8 @@ void search(const Problem& p, const std::vector<BaseConfig>& bases, const Device
       if (o.stages) config.stages = *o.stages;
       if (const char* rule = validate(config); rule != nullptr) {
         result.refuse(config, rule);
-      } else if ((!o.cluster && (splits_more_than_a_wave(p, config, device) || !may_win(p, config, false))) ||
+      } else if ((!o.cluster &&
+                  (splits_more_than_a_wave(expected(p), config, device) || !may_win(p, config, false))) ||
                  (!o.tile_n && is_slow_width(p, config))) {
         continue;
       } else if (too_many_tiles(p, config)) {
@@ -223,7 +225,7 @@ bool leaves_kernel_open(const PlanOverrides& o) {
 /// Returns `p` and, where it may be faster, also the product with A and B exchanged. If the caller overrides
 /// tile or raster, only `p`: the overrides refer to its m and n.
 std::vector<Problem> products_of(const Problem& p, const PlanOverrides& o) {
-  if (is_conv(p.conv)) return {p};
+  if (is_conv(p.conv) || has_groups(p)) return {p};
   if (o.swapped) return {*o.swapped ? transposed(p) : p};
   if (p.m > kWaveRows && leaves_kernel_open(o)) return {p, transposed(p)};
   return {p};
@@ -240,6 +242,8 @@ Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
         "w_stages, k_groups and ctas are for packed weights, and B is not packed: leave them out");
   if (const char* reason = why_not_tma_store(p); o.store == StorePath::tma && reason != nullptr)
     return bad_override(std::string("store = tma: ") + reason + "; store direct");
+  if (o.swapped.value_or(false) && has_groups(p))
+    return bad_override("swapped = true: rows of groups are rows of tiles; leave swapped out");
   if (o.swapped.value_or(false) && is_conv(p.conv))
     return bad_override("swapped = true: a convolution's operands are not swapped; leave swapped out");
   if (const char* reason = why_not_tma_store(p); o.swapped.value_or(false) && reason != nullptr)
@@ -271,8 +275,11 @@ std::string split_problem(const Problem& p, const KernelConfig& c, const DeviceI
 
 WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo& device,
                        const PlanOverrides& o) {
-  const i64 rows = grid_rows(p, c), columns = grid_columns(p, c);
-  const i64 tiles = rows * columns == 0 ? 0 : rows * columns * p.batch;
+  const Problem likely = expected(p);
+  const i64 rows = grid_rows(likely, c), columns = grid_columns(p, c);
+  const i64 tiles = has_groups(p)         ? most_group_tiles(p, c) * columns
+                    : rows * columns == 0 ? 0
+                                          : rows * columns * p.batch;
   WorkSplit split;
   split.clusters =
       o.clusters.value_or(static_cast<int>(std::clamp<i64>(tiles, 1, std::max(max_clusters(c, device), 1))));
@@ -288,7 +295,7 @@ WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo
                                           : std::span<const int>(tried::kRasterGroups)) {
       if (!o.raster_group && group > 1 && group > extent) break;
       split.group = group;
-      const Traffic traffic = traffic_of(p, c, split, device);
+      const Traffic traffic = traffic_of(likely, c, split, device);
       const auto compared = [](const Traffic& t) {
         return std::tuple(t.hbm_bytes, t.wave_bytes, t.repeated_bytes);
       };
@@ -306,7 +313,7 @@ Plan planned(const Problem& p, const KernelConfig& config, const WorkSplit& spli
   plan.smem_bytes = smem_bytes(config);
   plan.workspace_bytes = workspace_bytes(config, split);
   const bool empty = p.m == 0 || p.n == 0 || p.batch == 0;
-  if (!empty) plan.estimate = estimate(product_of(p, config), config, split, device);
+  if (!empty) plan.estimate = estimate(expected(product_of(p, config)), config, split, device);
   return plan;
 }
 
@@ -318,6 +325,7 @@ std::vector<Plan> best_splits(const Problem& p, KernelConfig c, const DeviceInfo
                               const WorkSplit& whole, const PlanOverrides& o) {
   std::vector<Plan> plans;
   const Problem product = product_of(p, c);
+  if (has_groups(p)) return plans;  // no split: the number of tiles is not known
   for (const Combine combine : o.combine ? std::vector{*o.combine} : combines_of_parts(p)) {
     c.combine = combine;
     for (const WorkSplit& split : splits_along_k(product, c, device, whole, o))
@@ -335,7 +343,7 @@ std::vector<Plan> best_splits(const Problem& p, KernelConfig c, const DeviceInfo
 std::vector<Plan> ranked(std::vector<Plan> plans, const DeviceInfo& device, const PlanOverrides& o) {
   std::stable_sort(plans.begin(), plans.end(), is_faster);
   for (Plan& plan : plans) {
-    if (is_plain(plan.config.schedule)) continue;
+    if (is_plain(plan.config.schedule) || has_groups(plan.problem)) continue;
     plan.split = numbered(plan, o);
     if (plan.split.numbering == Numbering::gpc)
       plan.estimate = estimate(product_of(plan.problem, plan.config), plan.config, plan.split, device);
@@ -363,7 +371,7 @@ bool suits(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
   const Problem product = product_of(p, c);
   if (c.load_a != load_of(product.a, product.m, product)) return false;
   if (c.load_b != load_of(product.b, product.n, product)) return false;
-  return !splits_more_than_a_wave(product, c, device) && may_win(product, c, false) &&
+  return !splits_more_than_a_wave(expected(product), c, device) && may_win(product, c, false) &&
          !is_slow_width(product, c) && !too_many_tiles(product, c);
 }
 

@@ -4,6 +4,8 @@
 // fit.
 #pragma once
 
+#include <algorithm>
+
 #include <sluice/plan.h>
 #include <sluice/plan/limits.h>
 #include <sluice/spec/config.h>
@@ -30,6 +32,15 @@ constexpr double grid_tiles(const Problem& p, const KernelConfig& c) {
 constexpr bool can_count_tiles(const Problem& p, const KernelConfig& c, i64 clusters) {
   return grid_tiles(p, c) <= static_cast<double>(kMaxInt - (is_plain(c.schedule) ? 0 : clusters));
 }
+
+/// Returns the most tiles along m that groups can have, whatever the table says.
+constexpr i64 most_group_tiles(const Problem& p, const KernelConfig& c) {
+  return std::min(p.m, p.m / c.tile.m + p.batch);
+}
+/// Returns the batch of products that groups are likely to be, for estimates: rows are spread over groups at
+/// random, so few rows leave some groups empty. The table itself is on the device, and may change. Returns
+/// other problems as they are.
+Problem expected(const Problem& p);
 
 /// Returns how many clusters of `ctas` CTAs are resident at once, with one CTA per SM. Large clusters leave
 /// SMs of some GPCs idle. As many clusters of 3 fit as of 4, and as many of 5 to 7 as of 8.

@@ -58,6 +58,34 @@ Error bad_type(const std::string& message) {
   return Error{ErrorCode::invalid_type, message};
 }
 
+/// Checks the groups of rows. Their numbers are on the device, and the kernel clamps them.
+Result<void> check_groups(const Problem& p) {
+  const auto refused = [](const std::string& message) { return Error{ErrorCode::invalid_argument, message}; };
+  if (!has_groups(p)) {
+    if (p.groups == Groups{}) return {};
+    return refused(
+        "groups.pitch = " + std::to_string(p.groups.pitch) +
+        " and groups.kind is none: a pitch belongs to a kind; set the kind, or leave the pitch out");
+  }
+  const std::string kind = name_of(p.groups.kind);
+  if (is_conv(p.conv))
+    return refused("groups.kind = " + kind + " of a convolution: rows of groups must be those of a product");
+  if (p.batch > kMostGroups)
+    return Error{ErrorCode::invalid_size, "batch = " + std::to_string(p.batch) + " groups must be at most " +
+                                              std::to_string(kMostGroups) + ": split the problem"};
+  if (p.groups.pitch < 1 || p.groups.pitch > kMaxDenseExtent)
+    return refused("groups.pitch = " + std::to_string(p.groups.pitch) + " must be in 1.." +
+                   std::to_string(kMaxDenseExtent) +
+                   (p.groups.kind == GroupKind::counts ? ": rows from one group to the next"
+                                                       : ": a group begins at a multiple of it"));
+  if (p.a.major != Major::k)
+    return bad_type("A is mn-major and its rows are groups: it must be k-major; store A as m rows of k");
+  if (adds(p.epilogue))
+    return bad_type(
+        "D is updated and its rows are groups: it must be overwritten; add in a kernel of its own");
+  return {};
+}
+
 /// Checks that nothing is asked for that only kernels for packed weights do.
 Result<void> check_not_packed(const Problem& p) {
   for (const Matrix* x : {&p.a, &p.c, &p.d})
@@ -256,6 +284,7 @@ Result<Problem> check_problem(const Problem& problem) {
   SLUICE_TRY(check_sizes(p));
   if (is_conv(p.conv)) SLUICE_TRY(check_conv_problem(p));
   if (is_pointwise(p.conv)) p.conv = {};  // nothing is gathered: a plain product
+  SLUICE_TRY(check_groups(p));
   SLUICE_TRY(check_types(p));
   if (is_conv(p.conv)) return p;
   p.c.unaligned = false;  // C is loaded element by element
@@ -270,8 +299,8 @@ Result<Problem> check_problem(const Problem& problem) {
        .type = p.a.type,
        .inner = inner_extent(p.a, p.m, p.k),
        .outer = outer_extent(p.a, p.m, p.k),
-       .batch = p.batch,
-       .must_be_aligned = is_fp8(p.a.type)},
+       .batch = matrices_of_rows(p),
+       .must_be_aligned = is_fp8(p.a.type) || has_groups(p)},
       {.name = "B",
        .ld_name = "b.ld",
        .inner_name = p.b.major == Major::k ? "k" : "n",
@@ -280,7 +309,7 @@ Result<Problem> check_problem(const Problem& problem) {
        .inner = inner_extent(p.b, p.n, p.k),
        .outer = outer_extent(p.b, p.n, p.k),
        .batch = p.batch,
-       .must_be_aligned = is_fp8(p.b.type)},
+       .must_be_aligned = is_fp8(p.b.type) || has_groups(p)},
       {.name = "C",
        .ld_name = "c.ld",
        .inner_name = "n",
@@ -288,7 +317,7 @@ Result<Problem> check_problem(const Problem& problem) {
        .type = p.epilogue.c_type,
        .inner = p.epilogue.residual ? p.n : 0,
        .outer = p.epilogue.residual ? p.m : 0,
-       .batch = p.batch,
+       .batch = matrices_of_rows(p),
        .must_be_aligned = false},
       {.name = "D",
        .ld_name = "d.ld",
@@ -297,7 +326,7 @@ Result<Problem> check_problem(const Problem& problem) {
        .type = p.d.type,
        .inner = d_columns(p),
        .outer = p.m,
-       .batch = p.batch,
+       .batch = matrices_of_rows(p),
        .must_be_aligned = false},
   };
   for (const Operand& operand : operands) SLUICE_TRY(check_strides(operand));
@@ -317,9 +346,10 @@ const char* why_not_tma_store(const Problem& p) {
     return "a row of D is not a multiple of 16 bytes long, and TMA would write past its end";
   if (rows > 1 && p.d.ld % unit != 0) return "rows of D are not a multiple of 16 bytes apart";
   if (rows > 1 && p.d.ld >= limit) return "rows of D are 2^40 bytes or more apart";
-  if (p.batch > 1 && p.d.batch_stride % unit != 0)
+  if (matrices_of_rows(p) > 1 && p.d.batch_stride % unit != 0)
     return "matrices of D are not a multiple of 16 bytes apart";
-  if (p.batch > 1 && p.d.batch_stride >= limit) return "matrices of D are 2^40 bytes or more apart";
+  if (matrices_of_rows(p) > 1 && p.d.batch_stride >= limit)
+    return "matrices of D are 2^40 bytes or more apart";
   return nullptr;
 }
 

@@ -132,7 +132,8 @@ Recipe recipe_of(const Problem& problem) {
           .gated = e.gated,
           .strided_a = load_of(p.a, p.m, p) == Load::strided,
           .strided_b = load_of(p.b, p.n, p) == Load::strided,
-          .conv = recipe_of(p.conv)};
+          .conv = recipe_of(p.conv),
+          .groups = p.groups.kind};
 }
 
 Recipe step_recipe_of(const Problem& problem) {
@@ -162,6 +163,7 @@ Problem example_of(const Recipe& r) {
   p.epilogue.residual = r.residual_bytes != 0;
   p.epilogue.c_type = r.residual_bytes == bytes_of(DType::fp32) ? DType::fp32 : DType::bf16;
   if (r.conv.op != ConvOp::none) return product_of_conv(conv_of(r.conv), p);
+  p.groups.kind = r.groups;
   // A row pitch that is not a multiple of 16 bytes excludes TMA.
   if (r.weights != WeightType::none) {
     p.b = {
@@ -194,6 +196,7 @@ std::size_t hash_of(const Recipe& r) {
                   static_cast<i64>(r.gated),
                   i64{r.strided_a},
                   i64{r.strided_b},
+                  static_cast<i64>(r.groups),
                   static_cast<i64>(r.conv.op),
                   r.conv.channels,
                   r.conv.size[0],

@@ -63,6 +63,7 @@ struct Recipe {
   bool gated = false;
   bool strided_a = false, strided_b = false;  // no TMA for an operand
   ConvRecipe conv{};
+  GroupKind groups = GroupKind::none;  // `batch` groups of rows; where they lie changes little
   // Packed weights; none: B is not packed. The format decides bytes and instructions.
   WeightType weights = WeightType::none;
   int group = 0;

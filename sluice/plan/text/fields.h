@@ -127,6 +127,17 @@ struct FieldsOf<ConvKind> {
 };
 
 template <>
+struct FieldsOf<Groups> {
+  static constexpr auto kTable = std::tuple{field("kind", &Groups::kind), younger("pitch", &Groups::pitch)};
+};
+
+template <>
+struct FieldsOf<GroupConfig> {
+  static constexpr auto kTable =
+      std::tuple{field("kind", &GroupConfig::kind), field("most", &GroupConfig::most)};
+};
+
+template <>
 struct FieldsOf<Problem> {
   static constexpr auto kTable = std::tuple{field("m", &Problem::m),
                                             field("n", &Problem::n),
@@ -140,7 +151,8 @@ struct FieldsOf<Problem> {
                                             field("accumulate", &Problem::accumulate),
                                             field("deterministic", &Problem::deterministic),
                                             younger("conv", &Problem::conv),
-                                            younger("norm_a", &Problem::norm_a)};
+                                            younger("norm_a", &Problem::norm_a),
+                                            younger("groups", &Problem::groups)};
 };
 
 template <>
@@ -171,6 +183,7 @@ struct FieldsOf<KernelConfig> {
                                             younger("conv", &KernelConfig::conv),
                                             younger("load_a", &KernelConfig::load_a),
                                             younger("load_b", &KernelConfig::load_b),
+                                            younger("groups", &KernelConfig::groups),
                                             younger("packed", &KernelConfig::packed),
                                             younger("norm_a", &KernelConfig::norm_a),
                                             younger("k_groups", &KernelConfig::k_groups),
@@ -295,9 +308,9 @@ constexpr std::size_t member_count() {
 template <class... T>
 constexpr bool all_have_rows = ((std::tuple_size_v<decltype(FieldsOf<T>::kTable)> == member_count<T>()) &&
                                 ...);
-static_assert(all_have_rows<TileShape, ClusterShape, Matrix, Epilogue, Axes, Conv, ConvKind, Problem, Overlap,
-                            KernelConfig, WorkSplit, PlanOverrides, WeightFormat, NarrowConfig, WideConfig,
-                            StripConfig>,
+static_assert(all_have_rows<TileShape, ClusterShape, Matrix, Epilogue, Axes, Conv, ConvKind, Groups,
+                            GroupConfig, Problem, Overlap, KernelConfig, WorkSplit, PlanOverrides,
+                            WeightFormat, NarrowConfig, WideConfig, StripConfig>,
               "a member has no row in its table above");
 
 }  // namespace sluice

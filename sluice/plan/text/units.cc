@@ -17,9 +17,10 @@ std::string wgmma_include(int columns) {
 }
 
 /// Returns the type of the kernel's parameter.
-const char* params_type(const ConvKind& kind) {
-  if (kind.op == ConvOp::none) return "sluice::GemmParams";
-  return kind.phased ? "sluice::PhasedParams" : "sluice::ConvParams";
+const char* params_type(const KernelConfig& config) {
+  if (has_groups(config)) return "sluice::GroupedParams";
+  if (config.conv.op == ConvOp::none) return "sluice::GemmParams";
+  return config.conv.phased ? "sluice::PhasedParams" : "sluice::ConvParams";
 }
 
 std::string plain_unit_text(const KernelConfig& config) {
@@ -54,7 +55,7 @@ std::string unit_text(const KernelConfig& config) {
   text += "#include <sluice/kernels/gemm_entry.cuh>\n";
   text += "inline constexpr sluice::KernelConfig kConfig = " + to_string(config) + ";\n";
   text += "extern \"C\" __global__ void __launch_bounds__(sluice::kThreads, 1)\n";
-  text += std::string(kEntryName) + "(const __grid_constant__ " + params_type(config.conv) + " params) {\n";
+  text += std::string(kEntryName) + "(const __grid_constant__ " + params_type(config) + " params) {\n";
   text += "  sluice::run_gemm<kConfig>(params);\n";
   text += "}\n";
   return text;
@@ -64,7 +65,7 @@ std::string sum_unit_text(const KernelConfig& config) {
   std::string text = "#include <sluice/kernels/sum_parts.cuh>\n";
   text += "inline constexpr sluice::KernelConfig kConfig = " + to_string(config) + ";\n";
   text += "extern \"C\" __global__ void __launch_bounds__(sluice::kMostSumThreads, sluice::kSumCtas)\n";
-  text += std::string(kEntryName) + "(const __grid_constant__ " + params_type(config.conv) + " params) {\n";
+  text += std::string(kEntryName) + "(const __grid_constant__ " + params_type(config) + " params) {\n";
   text += "  sluice::sum_parts<kConfig>(params);\n";
   text += "}\n";
   return text;

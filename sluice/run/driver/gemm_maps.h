@@ -6,6 +6,7 @@
 //   B  Major::k        {k, n, batch}     {tile.k, tile.n / cluster.m}         128
 //   B  Major::mn       {n, k, batch}     {64, tile.k / cluster.m}             128
 //   a K-major tail     as its operand    {tile.k, rows of the last box}       128
+//   A's of groups      as A              {tile.k, small_box_rows}             128
 //   D  (tma)           {d_columns, m, batch}  {store_columns, 64}             store_row_bytes
 //   D, operands swapped    {m, n, batch}     {64, store_columns}              128
 // B of a gated product is {k, 8, 2, n / 16, batch}: 8 rows of the first half of B alternate with 8 of the
@@ -24,7 +25,7 @@ constexpr TensorMapShape a_map_shape(const KernelConfig& c, const Problem& p) {
   return {.type = c.a,
           .inner = inner_extent(p.a, p.m, p.k),
           .outer = outer_extent(p.a, p.m, p.k),
-          .batch = p.batch,
+          .batch = matrices_of_rows(p),
           .ld = p.a.ld,
           .batch_stride = p.a.batch_stride,
           .box_inner = k_major ? c.tile.k : kMnBlock,
@@ -51,14 +52,15 @@ constexpr TensorMapShape b_map_shape(const KernelConfig& c, const Problem& p) {
 /// smaller boxes.
 constexpr bool has_tail_a(const KernelConfig& c, const Problem& p) {
   return p.k > 0 && c.load_a == Load::tma && c.a_major == Major::k && !c.conv.phased &&
-         p.m % (c.tile.m * c.cluster.m) != 0;
+         (has_groups(c) || p.m % (c.tile.m * c.cluster.m) != 0);
 }
 constexpr bool has_tail_b(const KernelConfig& c, const Problem& p) {
   return p.k > 0 && c.load_b == Load::tma && c.b_major == Major::k && p.n % (c.tile.n * c.cluster.n) != 0;
 }
 constexpr TensorMapShape a_tail_shape(const KernelConfig& c, const Problem& p) {
   TensorMapShape shape = a_map_shape(c, p);
-  shape.box_outer = tail_rows(static_cast<int>(p.m), shape.box_outer);
+  shape.box_outer =
+      has_groups(c) ? small_box_rows(shape.box_outer) : tail_rows(static_cast<int>(p.m), shape.box_outer);
   return shape;
 }
 constexpr TensorMapShape b_tail_shape(const KernelConfig& c, const Problem& p) {
@@ -72,7 +74,7 @@ constexpr TensorMapShape d_map_shape(const KernelConfig& c, const Problem& p) {
   return {.type = c.d,
           .inner = swapped ? p.m : d_columns(p),
           .outer = swapped ? p.n : p.m,
-          .batch = p.batch,
+          .batch = matrices_of_rows(p),
           .ld = p.d.ld,
           .batch_stride = p.d.batch_stride,
           .box_inner = swapped ? kWaveRows : store_columns(c),

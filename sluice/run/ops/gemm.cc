@@ -119,13 +119,16 @@ std::size_t key_hash(const Problem& p) {
                   static_cast<i64>(p.b.packed.scale),
                   static_cast<i64>(p.epilogue.scale_a),
                   i64{p.norm_a},
+                  static_cast<i64>(p.groups.kind),
+                  p.groups.pitch,
                   static_cast<i64>(p.epilogue.bias)});
 }
 
 namespace gemm {
 
 Pointers pointers_of(const Args& x) {
-  Pointers p{.at = {x.a, x.b, x.c, x.d, x.bias, x.scale_a, x.scale_b, x.scale_d, x.gamma, x.workspace.data},
+  Pointers p{.at = {x.a, x.b, x.c, x.d, x.bias, x.scale_a, x.scale_b, x.scale_d, x.gamma, x.workspace.data,
+                    x.groups},
              .workspace_bytes = x.workspace.bytes,
              .names = x.names,
              .named = x.names != nullptr ? kNamed : 0};
@@ -151,6 +154,7 @@ Args args_at(const Problem& problem, const Pointers& p) {
           .scale_b = floats(kScaleB),
           .scale_d = floats(kScaleD),
           .bias = p.at[kBias],
+          .groups = static_cast<const int*>(p.at[kGroups]),
           .gamma = p.at[kGamma],
           .beta = problem.epilogue.residual ? 1.0f : 0.0f};
 }
@@ -208,8 +212,9 @@ Result<void> Gemm::enqueue(const Prepared<Gemm>& kernel, const BoundCall& call, 
                            image.packed, given, stream);
   if (leaves_d(kernel.plan.problem, given.alpha)) return {};
   const Args args = in_place(given, kernel.plan.config);
+  static_assert(sizeof(GroupedParams) <= sizeof(PhasedParams));
   alignas(CUtensorMap) std::byte copied[sizeof(PhasedParams)];
-  std::memcpy(copied, &image.params, params_bytes(kernel.plan.config.conv));
+  std::memcpy(copied, &image.params, params_bytes(kernel.plan.config));
   auto& params = *std::launder(reinterpret_cast<PhasedParams*>(copied));
   if (args.alpha == 0.0f) {
     params.grid.k_tiles = 0;
@@ -228,6 +233,11 @@ Result<void> Gemm::enqueue(const Prepared<Gemm>& kernel, const BoundCall& call, 
   params.beta = args.beta;
   params.prefetch = args.prefetch;
   params.hand_off = args.hand_off;
+  if (has_groups(kernel.plan.config)) {
+    auto& grouped = *std::launder(reinterpret_cast<GroupedParams*>(copied));
+    grouped.group_numbers = args.groups;
+    grouped.group_pitch = kernel.plan.problem.groups.pitch;
+  }
   const DriverApi& api = kernel.api();
   SLUICE_TRY(set_addresses(api, params, kernel, args));
   const WorkspaceTurn turn(kernel.plan.workspace_bytes > 0 ? args.workspace.data : nullptr);
@@ -259,6 +269,10 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
 }
 
 Result<Plan> race(const Device& device, const Problem& problem, int candidates) {
+  if (has_groups(problem))
+    return Error{ErrorCode::invalid_argument,
+                 std::string("groups.kind = ") + name_of(problem.groups.kind) +
+                     ": a race has no table of groups to time with; prepare the problem"};
   return ops::race_checked<ops::Gemm>(device, problem, candidates);
 }
 

@@ -109,7 +109,8 @@ Extents w_extents(const Conv& v) {
 }
 Extents extents_of_a(const Problem& p) {
   if (is_conv(p.conv)) return p.conv.op == ConvOp::fprop ? x_extents(p.conv) : y_extents(p.conv);
-  return {inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.a.ld, p.batch, p.a.batch_stride};
+  return {inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.a.ld, matrices_of_rows(p),
+          p.a.batch_stride};
 }
 Extents extents_of_b(const Problem& p) {
   if (is_conv(p.conv)) return p.conv.op == ConvOp::wgrad ? x_extents(p.conv) : w_extents(p.conv);
@@ -122,7 +123,7 @@ Extents extents_of_d(const Problem& p) {
     case ConvOp::dgrad: return x_extents(p.conv);
     case ConvOp::wgrad: return w_extents(p.conv);
   }
-  return {d_columns(p), p.m, p.d.ld, p.batch, p.d.batch_stride};
+  return {d_columns(p), p.m, p.d.ld, matrices_of_rows(p), p.d.batch_stride};
 }
 
 }  // namespace
@@ -135,7 +136,7 @@ Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspac
   const Epilogue& e = p.epilogue;
   const bool has_k = p.k > 0, by_tma = store == StorePath::tma;
   const bool like_d = e.c_type == p.d.type && (p.m == 1 || p.c.ld == p.d.ld) &&
-                      (p.batch == 1 || p.c.batch_stride == p.d.batch_stride);
+                      (matrices_of_rows(p) == 1 || p.c.batch_stride == p.d.batch_stride);
   const auto alignment_of = [&](const Matrix& x, i64 rows) {
     return load_of(x, rows, p) == Load::tma ? static_cast<int>(kTmaUnit) : bytes_of(x.type);
   };
@@ -165,7 +166,7 @@ Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspac
          .without = ", or beta = 0 not to read it",
          .may_be = kD,
          .lies_like = like_d},
-        is_conv(p.conv) ? extents_of_d(p) : Extents{p.n, p.m, p.c.ld, p.batch, p.c.batch_stride});
+        is_conv(p.conv) ? extents_of_d(p) : Extents{p.n, p.m, p.c.ld, matrices_of_rows(p), p.c.batch_stride});
   o.add({.name = names.d, .role = Role::write, .type = p.d.type}, extents_of_d(p));
   if (by_tma) {
     o[kD].alignment = static_cast<int>(kTmaUnit);
@@ -177,7 +178,7 @@ Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspac
          .type = e.bias_type,
          .used = e.bias != Bias::none,
          .without = for_epilogue},
-        {p.n});
+        {column_vectors(p) * p.n});
   o.add({.name = "scale_a", .type = DType::fp32, .used = scale_a_count(p) > 0, .without = for_epilogue},
         {scale_a_count(p)});
   o.add({.name = "scale_b",
@@ -197,6 +198,8 @@ Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspac
          .because = "its slots are whole lines of L2",
          .without = ", or plan with a workspace_limit (splits = 1 needs none)"},
         {workspace});
+  // Four bytes per group. Read even if alpha = 0: it says which rows of D exist.
+  o.add({.name = "groups", .type = DType::fp32, .used = has_groups(p)}, {p.batch});
   SLUICE_TRY(o.check_extents());
   return o;
 }
@@ -327,6 +330,11 @@ Result<gemm::RowTable> Gemm::plan_rows(const Device& device, const Problem& prob
     return Error{ErrorCode::invalid_argument,
                  "the problem is a convolution: a range of rows must be that of a product; its kernels serve "
                  "every size already, prepare each problem"};
+  if (has_groups(problem))
+    return Error{
+        ErrorCode::invalid_argument,
+        "the problem's rows are groups, and its kernel serves every table: a range of rows must be that "
+        "of a plain product; prepare the problem"};
   return gemm::plan_rows(problem, rows, device.info(), device.records());
 }
 

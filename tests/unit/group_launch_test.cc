@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of groups from plan to launch, on the fake driver: what is refused, what kernel is planned, and
+// what a launch passes to the driver. To see it fail: let A's map have a batch of groups, or leave the table
+// out of the parameters.
+#include <sluice/plan/dense/cluster_grid.h>
+#include <sluice/plan/dense/problem_checks.h>
+#include <sluice/run/driver/gemm_maps.h>
+#include <sluice/text.h>
+
+#include "launch_fixture.h"
+
+namespace sluice {
+namespace {
+
+class GroupLaunch : public LaunchTest {
+ protected:
+  static Problem problem() {
+    Problem p{.m = 96, .n = 512, .k = 256, .batch = 8};
+    p.groups.kind = GroupKind::ends;
+    return p;
+  }
+  gemm::Args args(const Problem& p) {
+    gemm::Args made = args_for(p);
+    made.groups = static_cast<const int*>(driver.memory(4 * p.batch));
+    return made;
+  }
+};
+
+TEST_F(GroupLaunch, passes_the_table_and_boxes_of_one_matrix) {
+  const Problem p = problem();
+  const gemm::Kernel kernel = prepared(p, {});
+  const KernelConfig& config = kernel.plan().config;
+  EXPECT_EQ(config.groups, (GroupConfig{GroupKind::ends, 128}));
+  EXPECT_FALSE(is_swapped(config) || is_plain(config.schedule));
+  EXPECT_EQ(kernel.plan().split.slices, 1);
+  EXPECT_EQ(kernel.plan().workspace_bytes, 0);
+  EXPECT_NE(explain(kernel.plan()).find("m 96 n 512 k 256 in 8 groups by ends pitch 1"), std::string::npos)
+      << explain(kernel.plan());
+  const gemm::Args given = args(p);
+  launched(gemm::launch(kernel, given, nullptr), 1);
+  const Problem checked = *check_problem(p);
+  EXPECT_EQ(a_map_shape(config, checked).batch, 1);
+  EXPECT_EQ(d_map_shape(config, checked).batch, 1);
+  EXPECT_EQ(b_map_shape(config, checked).batch, 8);
+  EXPECT_EQ(a_tail_shape(config, checked).box_outer, small_box_rows(config.tile.m / config.cluster.n));
+  EXPECT_TRUE(has_tail_a(config, checked));
+  const GroupedParams& params = driver.launch(0).grouped;
+  EXPECT_EQ(params.group_numbers, given.groups);
+  EXPECT_EQ(params.group_pitch, 1);
+  EXPECT_EQ(params.grid.batch, 8);
+  EXPECT_EQ(params.d_batch_stride, 0);
+}
+
+TEST_F(GroupLaunch, needs_a_table) {
+  const gemm::Kernel kernel = prepared(problem(), {});
+  refused(gemm::launch(kernel, args_for(problem()), nullptr), ErrorCode::invalid_pointer, "groups");
+}
+
+TEST_F(GroupLaunch, never_takes_more_clusters_than_tiles) {
+  Problem p = problem();
+  p.m = 2, p.n = 64;
+  const gemm::Kernel kernel = prepared(p, {});
+  EXPECT_LE(kernel.plan().split.clusters, 8) << "two rows are in two groups at most";
+}
+
+TEST_F(GroupLaunch, estimates_the_groups_that_rows_are_likely_to_reach) {
+  Problem p = problem();
+  p.batch = 256, p.m = 8;
+  EXPECT_EQ(expected(p).batch, 8);
+  EXPECT_EQ(expected(p).m, 1);
+  p.m = 256;
+  EXPECT_EQ(expected(p).batch, 162);  // 256 (1 - 1 / e)
+  p.m = 32768;
+  EXPECT_EQ(expected(p).batch, 256);
+  EXPECT_EQ(expected(p).m, 128);
+  EXPECT_FALSE(has_groups(expected(p)));
+  p.m = 0;
+  EXPECT_EQ(expected(p).m, 0);
+}
+
+TEST_F(GroupLaunch, that_cannot_be_is_refused) {
+  const auto refuses = [](Problem p, ErrorCode code, const std::string& words) {
+    const Result<Plan> plan = gemm::plan(p, DeviceInfo{});
+    ASSERT_FALSE(plan.ok()) << words;
+    EXPECT_EQ(plan.error().code, code) << plan.error().message;
+    EXPECT_NE(plan.error().message.find(words), std::string::npos) << plan.error().message;
+  };
+  Problem p = problem();
+  p.batch = kMostGroups + 1;
+  refuses(p, ErrorCode::invalid_size, "at most 1024");
+  p = problem(), p.groups.pitch = 0;
+  refuses(p, ErrorCode::invalid_argument, "groups.pitch = 0");
+  p = problem(), p.groups.kind = GroupKind::none, p.groups.pitch = 5;
+  refuses(p, ErrorCode::invalid_argument, "leave the pitch out");
+  p = problem(), p.a.major = Major::mn;
+  refuses(p, ErrorCode::invalid_type, "k-major");
+  p = problem(), p.d.type = DType::fp32, p.epilogue.update = Update::add;
+  refuses(p, ErrorCode::invalid_type, "overwritten");
+  p = problem(), p.a.ld = 257;
+  refuses(p, ErrorCode::misaligned, "a.ld");
+  EXPECT_FALSE(gemm::plan(problem(), DeviceInfo{}, {.swapped = true}).ok());
+  EXPECT_FALSE(gemm::plan(problem(), DeviceInfo{}, {.schedule = Schedule::plain}).ok());
+  EXPECT_FALSE(gemm::plan(problem(), DeviceInfo{}, {.splits = 2}).ok());
+}
+
+}  // namespace
+}  // namespace sluice
