@@ -10,18 +10,12 @@
 #include <random>
 #include <vector>
 
-#include <sluice/spec/groups.h>
+#include <sluice/twin/scenario.h>
 
 namespace sluice {
 namespace {
 
 constexpr int kMostRows = std::numeric_limits<int>::max() - 1024;  // a problem has no more
-
-struct Ints {
-  std::vector<int>* values;
-  int get(int i) const { return values->at(static_cast<size_t>(i)); }
-  void put(int i, int value) const { values->at(static_cast<size_t>(i)) = value; }
-};
 
 struct Case {
   GroupKind kind;
@@ -50,31 +44,11 @@ std::vector<GroupRows> defined(const Case& c) {
   return rows;
 }
 
-/// Fills a table as a warp does, lane after lane.
-GroupTable<Ints> filled(const Case& c, int most, std::vector<int>& memory) {
-  memory.assign(static_cast<size_t>(group_table_ints(most)), -77);
-  const auto numbers = [&](int g) { return c.numbers.at(static_cast<size_t>(g)); };
-  const GroupScan<decltype(numbers), Ints> scan{c.kind,      c.pitch, c.total,          c.groups(),
-                                                c.tile_rows, numbers, {{&memory}, most}};
-  constexpr int kLanes = decltype(scan)::kLanes;
-  int largest[kLanes], tiles[kLanes];
-  for (int lane = 0; lane < kLanes; ++lane) largest[lane] = scan.largest_end(lane);
-  int before = 0, sum = 0;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    tiles[lane] = scan.put_rows(lane, before);
-    before = std::max(before, largest[lane]);
-  }
-  for (int lane = 0; lane < kLanes; ++lane) {
-    scan.put_tiles(lane, sum);
-    sum += tiles[lane];
-  }
-  return scan.table;
-}
-
 void check(const Case& c) {
-  std::vector<int> memory;
   const int most = (c.groups() + 127) / 128 * 128;
-  const GroupTable<Ints> table = filled(c, most, memory);
+  const KernelConfig config{.tile = {.m = c.tile_rows}, .groups = {c.kind, most}};
+  const GroupTable<twin::GroupInts> table{twin::read_groups(config, {c.kind, c.pitch}, c.total, c.numbers),
+                                          most};
   int tiles = 0;
   i64 used = 0;
   int last_end = 0;
