@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of groups on the GPU against the reference, bit by bit: whole numbers, so that every sum is exact.
+// D and the rows of A that belong to no group are NaN. Tables are random, at the edges, and any numbers at
+// all; a graph is replayed with table after table. To see it fail: take a TMA store for every chunk in
+// Machine::issue_store, or leave the barrier out of Machine::read_list.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include <sluice/run/driver/events.h>
+#include <sluice/run/driver/memory.h>
+
+#include "gpu.h"
+#include "tests/protocol/operands.h"
+
+namespace sluice::testing {
+namespace {
+
+using twin::Operands;
+
+struct Table {
+  GroupKind kind = GroupKind::ends;
+  int pitch = 1;
+  i64 m = 300;
+  std::vector<int> numbers;
+};
+
+class group_products : public GpuTest {
+ protected:
+  std::mt19937 random_{11};
+
+  int number(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+  Table drawn(int groups) {
+    Table t{.kind = number(0, 2) == 0 ? GroupKind::counts : GroupKind::ends,
+            .pitch = number(0, 1) ? 1 : number(1, 150)};
+    int end = 0;
+    for (int g = 0; g < groups; ++g) {
+      const int rows = number(0, 2) == 0 ? 0 : number(0, 3) == 0 ? number(1, 400) : number(1, 40);
+      end = (end + t.pitch - 1) / t.pitch * t.pitch + rows;
+      t.numbers.push_back(t.kind == GroupKind::counts ? rows : end);
+    }
+    t.m = number(0, 3) == 0 ? std::max(1, end - 20) : end + number(1, 30);
+    if (number(0, 5) == 0)
+      for (int& each : t.numbers) each = static_cast<int>(random_());
+    return t;
+  }
+  /// Runs the product of each table in one kernel, and compares D with the reference.
+  void check(Problem p, const std::vector<Table>& tables, const PlanOverrides& overrides) {
+    p.m = 0;
+    for (const Table& t : tables) p.m = std::max(p.m, t.m);
+    p.batch = static_cast<i64>(tables.front().numbers.size());
+    p.groups = {tables.front().kind, tables.front().pitch};
+    const Result<Plan> plan = gemm::plan(p, device().info(), overrides);
+    ASSERT_TRUE(ok(plan)) << to_string(p);
+    const auto kernel = gemm::prepare(device(), *plan);
+    ASSERT_TRUE(ok(kernel)) << describe(*plan);
+    Operands o = twin::make_operands(p);
+    std::vector<DeviceBuffer> held;
+    const auto on_gpu = [&](const void* data, size_t bytes) -> void* {
+      Result<DeviceBuffer> buffer = DeviceBuffer::allocate(device(), static_cast<i64>(bytes) + 256);
+      EXPECT_TRUE(ok(buffer) && (bytes == 0 || ok(buffer->upload(data, static_cast<i64>(bytes)))));
+      held.push_back(std::move(*buffer));
+      return held.back().data();
+    };
+    const auto floats = [&](const std::vector<float>& values) {
+      return static_cast<const float*>(on_gpu(values.data(), 4 * values.size()));
+    };
+    gemm::Args args{.a = on_gpu(o.a.data(), o.a.size()),
+                    .b = on_gpu(o.b.data(), o.b.size()),
+                    .c = on_gpu(o.c.data(), o.c.size()),
+                    .d = on_gpu(o.d.data(), o.d.size()),
+                    .scale_a = floats(o.scale_a),
+                    .scale_b = floats(o.scale_b),
+                    .scale_d = floats(o.scale_d),
+                    .bias = on_gpu(o.bias.data(), o.bias.size())};
+    const size_t d_place = 3, poison = 0xff;
+    args.groups =
+        static_cast<const int*>(on_gpu(tables.front().numbers.data(), 4 * tables.front().numbers.size()));
+    const size_t table_place = held.size() - 1;
+    const auto stream = StreamHandle::create(device());
+    ASSERT_TRUE(ok(stream));
+    for (const Table& t : tables) {
+      o.groups = t.numbers;
+      std::fill(o.d.begin(), o.d.end(), static_cast<u8>(poison));
+      std::vector<u8> expected = o.d, found = o.d;
+      ASSERT_TRUE(ok(held[d_place].upload(o.d.data(), static_cast<i64>(o.d.size()))));
+      ASSERT_TRUE(ok(held[table_place].upload(t.numbers.data(), static_cast<i64>(4 * t.numbers.size()))));
+      ASSERT_TRUE(ok(gemm::launch(*kernel, args, stream->get())));
+      ASSERT_TRUE(ok(stream->synchronize()));
+      ASSERT_TRUE(ok(held[d_place].download(found.data(), static_cast<i64>(found.size()), 0)));
+      reference_gemm(o.problem, o.buffers(expected), 1.0f, 1.0f);
+      ASSERT_EQ(std::memcmp(found.data(), expected.data(), found.size()), 0) << describe(*plan);
+    }
+    record("cases", static_cast<i64>(tables.size()));
+  }
+  std::vector<Table> several(int groups, int count) {
+    std::vector<Table> tables{drawn(groups)};
+    while (static_cast<int>(tables.size()) < count) {
+      Table t = drawn(groups);
+      t.kind = tables.front().kind, t.pitch = tables.front().pitch;
+      tables.push_back(t);
+    }
+    return tables;
+  }
+};
+
+Problem product(i64 n, i64 k, DType in, DType out, const Epilogue& epilogue = {}) {
+  return {.n = n, .k = k, .a = {.type = in}, .b = {.type = in}, .d = {.type = out}, .epilogue = epilogue};
+}
+
+TEST_F(group_products, are_exact_with_every_schedule_store_and_cluster) {
+  for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative})
+    for (const StorePath store : {StorePath::tma, StorePath::direct})
+      for (const ClusterShape cluster : {ClusterShape{1, 1, 1}, {1, 2, 1}, {1, 1, 2}})
+        check(product(320, 200, DType::bf16, DType::bf16), several(number(1, 40), 6),
+              {.schedule = schedule, .cluster = cluster, .store = store});
+}
+
+TEST_F(group_products, are_exact_with_scales_biases_and_gates_of_their_own) {
+  const Epilogue vectors{.scale_a = ScaleMode::vector,
+                         .scale_b = ScaleMode::vector,
+                         .bias = Bias::column,
+                         .bias_type = DType::bf16};
+  const Epilogue blocks{.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
+  const Epilogue gated{.activation = Activation::relu, .gated = true};
+  const Epilogue residual{.residual = true, .c_type = DType::fp32};
+  for (int i = 0; i < 4; ++i) {
+    check(product(288, 384, DType::e4m3, DType::fp32, vectors), several(number(1, 30), 4), {});
+    check(product(384, 512, DType::e4m3, DType::fp32, blocks), several(number(1, 30), 4), {});
+    check(product(320, 192, DType::bf16, DType::bf16, gated), several(number(1, 30), 4), {});
+    check(product(160, 128, DType::fp16, DType::fp32, residual), several(number(1, 30), 4), {});
+  }
+}
+
+TEST_F(group_products, take_up_to_a_thousand_groups) {
+  for (const int groups : {127, 128, 129, 512, 513, kMostGroups})
+    check(product(64, 64, DType::bf16, DType::fp32), several(groups, 2), {});
+}
+
+}  // namespace
+}  // namespace sluice::testing
