@@ -108,7 +108,8 @@ SLUICE_HD constexpr const char* validate_strided(const KernelConfig& c) {
 
 /// Rules for groups (KernelConfig::groups).
 SLUICE_HD constexpr const char* validate_groups(const KernelConfig& c) {
-  if (!has_groups(c)) return c.groups.most == 0 ? nullptr : "groups.most is for a groups.kind: leave it out";
+  if (!has_groups(c) && c.groups.most != 0) return "groups.most is for a groups.kind: leave it out";
+  if (!has_groups(c)) return nullptr;
   if (c.groups.most < 1 || c.groups.most > kMostGroups) return "groups.most must be in 1..1024";
   if (c.schedule != Schedule::ping_pong && c.schedule != Schedule::cooperative)
     return "groups need roles: use ping_pong or cooperative";

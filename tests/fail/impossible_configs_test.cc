@@ -57,6 +57,7 @@ KernelConfig plain_wgmma(KernelConfig c) {
 
 const std::vector<Impossible>& impossible_configs() {
   using enum DType;
+  constexpr GroupConfig kEnds{GroupKind::ends, 128};
   static const std::vector<Impossible> kAll = {
       {"A and B must be bf16, fp16, e4m3 or e5m2", {.a = fp32, .b = fp32}},
       {"the schedules narrow, wide and strip are for packed weights", {.schedule = Schedule::strip}},
@@ -210,6 +211,19 @@ const std::vector<Impossible>& impossible_configs() {
        {.cluster = {1, 2}, .load_a = Load::strided}},
       {"more than 128 sums a thread leave too few registers to warps that load strided operands",
        {.tile = {256, 136, 64}, .stages = 3, .load_a = Load::strided}},
+      {"groups.most is for a groups.kind: leave it out", {.groups = {GroupKind::none, 5}}},
+      {"groups.most must be in 1..1024", {.groups = {GroupKind::ends, 0}}},
+      {"groups need roles: use ping_pong or cooperative", plain({.tile = {8, 32, 64}, .groups = kEnds})},
+      {"groups are not swapped: their rows are rows of tiles", {.d_major = Major::mn, .groups = kEnds}},
+      {"groups are loaded by TMA, and are no convolution", {.load_b = Load::strided, .groups = kEnds}},
+      {"groups need a K-major A: their rows end anywhere", {.a_major = Major::mn, .groups = kEnds}},
+      {"groups need cluster.m = 1: their tiles along m are neighbours in no matrix",
+       {.cluster = {2, 1}, .groups = kEnds}},
+      {"groups need combine = none and Update::set", {.combine = Combine::last_arriver, .groups = kEnds}},
+      {"more than 192 accumulator registers leave too few to the roles that search groups: narrow tile.n",
+       {.tile = {256, 200, 64}, .stages = 3, .groups = kEnds}},
+      {"groups read their table before weights: wait = weights_first must be another",
+       {.overlap = {.wait = Wait::weights_first}, .groups = kEnds}},
       {"the rings need more than 227 KB of shared memory", plain({.tile = {64, 64, 64}, .warps = 16})},
   };
   return kAll;
