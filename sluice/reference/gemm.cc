@@ -35,21 +35,28 @@ double value_of(const Problem& p, const HostBuffers& buffers, Scalars scalars, c
 }
 
 void reference_groups(const Problem& p, const HostBuffers& buffers, Scalars scalars) {
-  i64 before = 0;
-  for (i64 group = 0; group < p.batch; ++group) {
-    const int number = buffers.groups[group];
-    const GroupRows rows = group_rows_of(p.groups.kind, p.groups.pitch, static_cast<int>(p.m),
-                                         static_cast<int>(group), number, static_cast<int>(before));
-    before = std::max<i64>(before, std::min<i64>(number, p.m));
-    for (i64 row = rows.begin; row < rows.end; ++row)
+  const std::vector<GroupRows> groups = rows_of_groups(p, buffers.groups);
+  for (i64 group = 0; group < p.batch; ++group)
+    for (i64 row = groups[static_cast<size_t>(group)].begin; row < groups[static_cast<size_t>(group)].end;
+         ++row)
       for (i64 column = 0; column < d_columns(p); ++column) {
         const ElementIndex at{group, row, column};
         store_element(p.d.type, buffers.d, d_index(p, at), reference_element(p, buffers, scalars, at));
       }
-  }
 }
 
 }  // namespace
+
+std::vector<GroupRows> rows_of_groups(const Problem& p, const int* numbers) {
+  const int total = static_cast<int>(p.m);
+  std::vector<GroupRows> rows;
+  int before = 0;
+  for (int group = 0; group < p.batch; ++group) {
+    rows.push_back(group_rows_of(p.groups.kind, p.groups.pitch, total, group, numbers[group], before));
+    before = std::max(before, std::min(numbers[group], total));
+  }
+  return rows;
+}
 
 double reference_element(const Problem& p, const HostBuffers& buffers, Scalars scalars,
                          const ElementIndex& at) {

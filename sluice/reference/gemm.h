@@ -12,6 +12,8 @@
 // padding. Writes only elements of D. Called by tests and by the host twin.
 #pragma once
 
+#include <vector>
+
 #include <sluice/reference/epilogue.h>
 
 namespace sluice {
@@ -37,6 +39,9 @@ constexpr i64 d_index(const Problem& p, const ElementIndex& at) {
   return at.batch * p.d.batch_stride +
          (p.d.major == Major::k ? at.row * p.d.ld + at.column : at.column * p.d.ld + at.row);
 }
+
+/// Returns the rows of each group; `numbers`: the table.
+std::vector<GroupRows> rows_of_groups(const Problem& problem, const int* numbers);
 
 /// Returns one element of D before it is rounded to D's type; with Update::add it includes D's old value.
 /// Requires a `problem` with its strides set (with_strides) and without im2col.

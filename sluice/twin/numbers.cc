@@ -256,7 +256,15 @@ void Numbers::on_store_read(int cta, int group_index, int which) {
                   buffer.bytes.data() + j * store_row_bytes(c), static_cast<size_t>(rows * size));
     return;
   }
-  for (i64 i = 0; i < kWaveRows && first_row + i < p.m && columns > 0; ++i) {
+  store_rows(chunk, first_row, p.m, buffer);
+}
+
+void Numbers::store_rows(const Step& chunk, i64 first_row, i64 row_end, const StoreBuffer& buffer) {
+  const Problem& p = work_.problem;
+  const KernelConfig& c = work_.config;
+  const i64 first_column = outputs_of(c.epilogue, chunk.tile.n_offset) + chunk.column;
+  const i64 columns = std::min<i64>(store_columns(c), d_columns(p) - first_column), size = bytes_of(c.d);
+  for (i64 i = 0; i < kWaveRows && first_row + i < row_end && columns > 0; ++i) {
     const u8* from = buffer.bytes.data() + i * store_row_bytes(c);
     const i64 to = d_index(p, {chunk.tile.batch, first_row + i, first_column});
     if (!chunk.adds) {
@@ -275,17 +283,9 @@ void Numbers::add_to_d(i64 index, float value) {
 }
 
 void Numbers::copy_chunk(const Agent& agent, const Step& chunk) {
-  const Problem& p = work_.problem;
-  const KernelConfig& c = work_.config;
-  const StoreBuffer& buffer = group_of(agent).buffers[chunk.stage];
+  ++stores_;
   const i64 first_row = chunk.tile.m_offset + group_row(agent) + chunk.wave * kWaveRows;
-  const i64 first_column = outputs_of(c.epilogue, chunk.tile.n_offset) + chunk.column;
-  const i64 columns = std::min<i64>(store_columns(c), d_columns(p) - first_column), size = bytes_of(c.d);
-  if (first_row < chunk.tile.row_end && columns > 0) ++stores_;
-  for (i64 i = 0; first_row + i < chunk.tile.row_end && columns > 0; ++i)
-    std::memcpy(static_cast<u8*>(work_.buffers.d) +
-                    size * d_index(p, {chunk.tile.batch, first_row + i, first_column}),
-                buffer.bytes.data() + i * store_row_bytes(c), static_cast<size_t>(columns * size));
+  store_rows(chunk, first_row, chunk.tile.row_end, group_of(agent).buffers[chunk.stage]);
 }
 
 void Numbers::store_direct(const Agent& agent, const Step& step) {

@@ -90,6 +90,8 @@ class Numbers final : public Observer {
   void write_chunk(const Agent& agent, const Step& chunk);
   void store_direct(const Agent& agent, const Step& step);
   void copy_chunk(const Agent& agent, const Step& chunk);
+  /// Stores the rows of a chunk up to `row_end`.
+  void store_rows(const Step& chunk, i64 first_row, i64 row_end, const StoreBuffer& buffer);
   void add_to_d(i64 index, float value);
 
   // Defined in numbers_conv.cc.

@@ -74,19 +74,26 @@ class group_products : public GpuTest {
                     .scale_b = floats(o.scale_b),
                     .scale_d = floats(o.scale_d),
                     .bias = on_gpu(o.bias.data(), o.bias.size())};
-    const size_t d_place = 3, poison = 0xff;
+    const size_t a_place = 0, d_place = 3;
     args.groups =
         static_cast<const int*>(on_gpu(tables.front().numbers.data(), 4 * tables.front().numbers.size()));
     const size_t table_place = held.size() - 1;
     const auto stream = StreamHandle::create(device());
     ASSERT_TRUE(ok(stream));
+    const auto graph =
+        Graph::capture(device(), stream->get(), [&] { return gemm::launch(*kernel, args, stream->get()); });
+    ASSERT_TRUE(ok(graph));
+    const std::vector<u8> a = o.a;
     for (const Table& t : tables) {
       o.groups = t.numbers;
-      std::fill(o.d.begin(), o.d.end(), static_cast<u8>(poison));
+      o.a = a;
+      poison_rows_of_no_group(o);
+      std::fill(o.d.begin(), o.d.end(), u8{0xff});
       std::vector<u8> expected = o.d, found = o.d;
+      ASSERT_TRUE(ok(held[a_place].upload(o.a.data(), static_cast<i64>(o.a.size()))));
       ASSERT_TRUE(ok(held[d_place].upload(o.d.data(), static_cast<i64>(o.d.size()))));
       ASSERT_TRUE(ok(held[table_place].upload(t.numbers.data(), static_cast<i64>(4 * t.numbers.size()))));
-      ASSERT_TRUE(ok(gemm::launch(*kernel, args, stream->get())));
+      ASSERT_TRUE(ok(graph->launch(stream->get())));
       ASSERT_TRUE(ok(stream->synchronize()));
       ASSERT_TRUE(ok(held[d_place].download(found.data(), static_cast<i64>(found.size()), 0)));
       reference_gemm(o.problem, o.buffers(expected), 1.0f, 1.0f);

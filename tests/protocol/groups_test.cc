@@ -38,25 +38,10 @@ Problem problem_of(const Grouped& g) {
   return p;
 }
 
-/// Makes rows of A that belong to no group NaN.
-void poison(const Grouped& g, Operands& o) {
-  int before = 0;
-  std::vector<bool> used(static_cast<size_t>(g.m));
-  for (size_t group = 0; group < g.numbers.size(); ++group) {
-    const GroupRows rows = group_rows_of(g.kind, g.pitch, static_cast<int>(g.m), static_cast<int>(group),
-                                         g.numbers[group], before);
-    before = std::max(before, std::min(g.numbers[group], static_cast<int>(g.m)));
-    std::fill(used.begin() + rows.begin, used.begin() + rows.end, true);
-  }
-  for (i64 row = 0; row < g.m; ++row)
-    for (i64 k = 0; k < g.k && !used[static_cast<size_t>(row)]; ++k)
-      store_element(g.in, o.a.data(), row * o.problem.a.ld + k, std::numeric_limits<double>::quiet_NaN());
-}
-
 TwinReport expect_equals_reference(const Grouped& g, const KernelConfig& config, int clusters = 2) {
   Operands o = make_operands(problem_of(g));
   o.groups = g.numbers;
-  poison(g, o);
+  poison_rows_of_no_group(o);
   const Plan plan = plan_of(o.problem, config, clusters);
   const auto report = run_on_host(plan, o.buffers(o.d), 1.0f, 1.0f, 42);
   EXPECT_TRUE(report.ok()) << report.error().message;

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
 #include <vector>
 
 #include <sluice/plan/dense/slices.h>
@@ -52,6 +54,17 @@ inline Operands make_operands(const Problem& given) {
   if (adds(p.epilogue)) o.d = whole_numbers(p.d.type, p.d.batch_stride * p.batch, 5);
   o.expected = o.d;
   return o;
+}
+
+/// Makes the rows of A that belong to no group NaN.
+inline void poison_rows_of_no_group(Operands& o) {
+  const Problem& p = o.problem;
+  std::vector<bool> used(static_cast<size_t>(p.m));
+  for (const GroupRows& rows : rows_of_groups(p, o.groups.data()))
+    std::fill(used.begin() + rows.begin, used.begin() + rows.end, true);
+  for (i64 row = 0; row < p.m; ++row)
+    for (i64 k = 0; k < p.k && !used[static_cast<size_t>(row)]; ++k)
+      store_element(p.a.type, o.a.data(), row * p.a.ld + k, std::numeric_limits<double>::quiet_NaN());
 }
 
 /// Returns `given` with the types and layouts of the problem.

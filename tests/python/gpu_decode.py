@@ -169,6 +169,17 @@ class Run:
         return not self.result["errors"] and all(check["passed"] for check in self.result["checks"])
 
 
+def finish(run):
+    """Runs all, writes the result also if that fails, and returns the exit status."""
+    try:
+        passed = run.all()
+    finally:
+        with open(run.o.json, "w", encoding="utf-8") as file:
+            json.dump(run.result, file, indent=1)
+    print("passed" if passed else "failed", "with", len(run.result["skipped"]), "skipped:", ", ".join(run.result["skipped"]))
+    return 0 if passed else 1
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("json")
@@ -177,14 +188,7 @@ def main():
     parser.add_argument("--recipes", type=lambda text: [None if name == "none" else name for name in text.split(",")],
                         default=["row", "tensor", "int4", None])
     parser.add_argument("--seconds", type=float, default=110)
-    run = Run(parser.parse_args())
-    try:
-        passed = run.all()
-    finally:
-        with open(run.o.json, "w", encoding="utf-8") as file:
-            json.dump(run.result, file, indent=1)
-    print("passed" if passed else "failed", "with", len(run.result["skipped"]), "steps skipped:", ", ".join(run.result["skipped"]))
-    return 0 if passed else 1
+    return finish(Run(parser.parse_args()))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import time
 
 import torch
 import transformers
-from gpu_decode import BOUNDS
+from gpu_decode import BOUNDS, finish
 
 BEGIN = time.monotonic()
 # Sizes as published in each model's config.json.
@@ -143,14 +143,7 @@ def main():
                         default=["row", "int4", None])
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=110)
-    run = Run(parser.parse_args())
-    try:
-        passed = run.all()
-    finally:
-        with open(run.o.json, "w", encoding="utf-8") as file:
-            json.dump(run.result, file, indent=1)
-    print("passed" if passed else "failed", "with skipped:", ", ".join(run.result["skipped"]))
-    return 0 if passed else 1
+    return finish(Run(parser.parse_args()))
 
 
 if __name__ == "__main__":
