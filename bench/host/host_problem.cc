@@ -117,7 +117,7 @@ double HostProblem::magnitude_of(const ElementIndex& at) const {
 }
 
 HostProblem::Bounded HostProblem::bounded(const ElementIndex& at) const {
-  return bounded({at.row, at.column, c_index(problem_, at), d_index(problem_, at)}, magnitude_of(at));
+  return bounded(output_place(problem_, at), magnitude_of(at));
 }
 
 HostProblem::Bounded HostProblem::bounded(const OutputPlace& place, double magnitude) const {
@@ -125,10 +125,10 @@ HostProblem::Bounded HostProblem::bounded(const OutputPlace& place, double magni
   double scale = std::abs(alpha_);
   if (!is_block_scaled(p.epilogue))
     scale *= std::abs(scale_at(p.epilogue.scale_a, scale_a_, place.row) *
-                      scale_at(p.epilogue.scale_b, scale_b_, place.column));
+                      scale_at(p.epilogue.scale_b, scale_b_, place.vector));
   double others = 0;
   if (p.epilogue.bias != Bias::none)
-    others += std::abs(load_element(p.epilogue.bias_type, bias_.data(), place.column));
+    others += std::abs(load_element(p.epilogue.bias_type, bias_.data(), place.vector));
   if (p.epilogue.residual && beta_ != 0)
     others += std::abs(beta_ * load_element(p.epilogue.c_type, c_.data(), place.c));
   if (adds(p.epilogue))  // upper limit of the number of additions to one element

@@ -17,13 +17,6 @@ double block_scale(const Problem& p, const HostBuffers& buffers, const ElementIn
          static_cast<double>(buffers.scale_b[block_scale_b_index(p, at.batch, at.column, k)]);
 }
 
-OutputPlace place_of(const Problem& p, const ElementIndex& at) {
-  return {.row = at.row,
-          .column = at.column,
-          .vector = column_index(p, at.batch, at.column),
-          .c = c_index(p, at),
-          .d = d_index(p, at)};
-}
 /// Returns the value before the activation. `at` is a position in A B, which has twice D's columns if gated.
 double value_of(const Problem& p, const HostBuffers& buffers, Scalars scalars, const ElementIndex& at) {
   double sum = 0.0;
@@ -31,7 +24,7 @@ double value_of(const Problem& p, const HostBuffers& buffers, Scalars scalars, c
     sum += load_element(p.a.type, buffers.a, a_index(p, at.batch, at.row, k)) *
            load_element(p.b.type, buffers.b, b_index(p, at.batch, at.column, k)) *
            block_scale(p, buffers, at, k);
-  return before_activation(p, buffers, scalars, place_of(p, at), sum);
+  return before_activation(p, buffers, scalars, output_place(p, at), sum);
 }
 
 void reference_groups(const Problem& p, const HostBuffers& buffers, Scalars scalars) {
@@ -46,6 +39,14 @@ void reference_groups(const Problem& p, const HostBuffers& buffers, Scalars scal
 }
 
 }  // namespace
+
+OutputPlace output_place(const Problem& p, const ElementIndex& at) {
+  return {.row = at.row,
+          .column = at.column,
+          .vector = column_index(p, at.batch, at.column),
+          .c = c_index(p, at),
+          .d = d_index(p, at)};
+}
 
 std::vector<GroupRows> rows_of_groups(const Problem& p, const int* numbers) {
   const int total = static_cast<int>(p.m);

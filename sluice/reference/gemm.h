@@ -40,6 +40,9 @@ constexpr i64 d_index(const Problem& p, const ElementIndex& at) {
          (p.d.major == Major::k ? at.row * p.d.ld + at.column : at.column * p.d.ld + at.row);
 }
 
+/// Returns the indices with which the element of A B at `at` reads its vectors, C and D.
+OutputPlace output_place(const Problem& problem, const ElementIndex& at);
+
 /// Returns the rows of each group; `numbers`: the table.
 std::vector<GroupRows> rows_of_groups(const Problem& problem, const int* numbers);
 

@@ -25,9 +25,9 @@ Result<void> check_buffers(const Work& work) {
   if (has_products && work.buffers.b == nullptr) return missing("b", "alpha and k are not 0");
   if (e.residual && work.scalars.beta != 0.0f && work.buffers.c == nullptr)
     return missing("c", "the epilogue has a residual and beta is not 0");
-  if (multiplies && e.scale_a != ScaleMode::none && work.buffers.scale_a == nullptr)
+  if (multiplies && scale_a_count(work.problem) > 0 && work.buffers.scale_a == nullptr)
     return missing("scale_a", "the epilogue scales rows");
-  if (multiplies && e.scale_b != ScaleMode::none && work.buffers.scale_b == nullptr)
+  if (multiplies && scale_b_count(work.problem) > 0 && work.buffers.scale_b == nullptr)
     return missing("scale_b", "the epilogue scales columns");
   if (e.scale_d != ScaleMode::none && work.buffers.scale_d == nullptr)
     return missing("scale_d", "the epilogue divides by it");

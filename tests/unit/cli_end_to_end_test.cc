@@ -245,9 +245,9 @@ TEST_F(CliEndToEnd, a_convolution_is_planned_run_compiled_and_verified) {
 }
 
 TEST_F(CliEndToEnd, verify_on_the_host_checks_random_problems) {
-  const Outcome outcome = sluice("verify --device host --problems 12 --largest 80 --seed 3");
+  const Outcome outcome = sluice("verify --device host --problems 100 --largest 80 --seed 7");
   EXPECT_EQ(outcome.code, 0) << outcome.text;
-  EXPECT_TRUE(outcome.has("12 right, 0 wrong, 0 refused")) << outcome.text;
+  EXPECT_TRUE(outcome.has("100 right, 0 wrong, 0 refused")) << outcome.text;
 }
 
 TEST_F(CliEndToEnd, errors_have_a_code_a_message_and_exit_code_two) {
