@@ -22,7 +22,7 @@ extern "C" {
 #define SLUICE_API __attribute__((visibility("default")))
 /* The ABI number, which grows when a struct or a function below changes. sluice_c_abi() returns the number
  * of the loaded library. */
-#define SLUICE_C_ABI 13
+#define SLUICE_C_ABI 14
 
 typedef enum {
   SLUICE_OK = 0,
@@ -45,7 +45,8 @@ typedef enum {
 } sluice_status;
 
 typedef enum { SLUICE_BF16, SLUICE_FP16, SLUICE_FP32, SLUICE_E4M3, SLUICE_E5M2, SLUICE_E8M0 } sluice_dtype;
-#define SLUICE_BYTE 32 /* uint8, the dtype of weight codes and blobs; products do not accept it */
+#define SLUICE_BYTE 32  /* uint8, the dtype of weight codes and blobs; products do not accept it */
+#define SLUICE_INT32 33 /* the dtype of a table of groups */
 typedef enum { SLUICE_PROMOTED, SLUICE_FAST } sluice_accumulate; /* fp8 accumulation: docs/numerics.md */
 typedef enum { SLUICE_SET, SLUICE_ADD } sluice_update;           /* D = the product, or D += the product */
 typedef enum {
@@ -128,6 +129,7 @@ typedef struct {
  * | SLUICE_SCALE_B     | see below | -              | 1, filters | -      | -      |                   |
  * | SLUICE_SCALE_D     | 1 value   | 1 value        | 1 value    | -      | -      | divides an e4m3 D |
  * | SLUICE_GAMMA       | -         | k bf16 values  | -          | -      | -      |                   |
+ * | SLUICE_GROUPS      | a table   | -              | -          | -      | -      | int32             |
  * The shapes of a product's scales decide how they apply:
  *   - one value for the whole matrix;
  *   - vectors: scale_a has m or m x 1 values, scale_b n or 1 x n;
@@ -135,6 +137,9 @@ typedef struct {
  * With packed weights D = act(scale_a A W^T + bias) + C. A holds tokens of 16 bits, or of e4m3 with one
  * scale_a or m of them. With gamma (for up to 8 bf16 tokens) A's rows are normed first, as sluice_norm does.
  * There is no batch and no update; alpha must be 1, and beta, with C, 1.
+ * With problem.groups, rows of A, C and D belong to groups (docs/groups.md). These are matrices; B is groups x k x n.
+ * The table has a number per group. A bias is groups x n. Vectors: scale_a as above, scale_b groups x n. Blocks: scale_b
+ * is groups x ceil(n/128) x ceil(k/128) or its transposed view.
  * Arrays of a convolution have torch's order, with one to three axes, outermost first. x is images x channels
  * x axes, w is filters x channels x axes, y is images x filters x axes. Their strides are those of
  * channels_last: channels are contiguous, and images have the largest stride. A dimension of size 1 may have
@@ -150,8 +155,13 @@ typedef enum {
   SLUICE_SCALE_B,
   SLUICE_SCALE_D,
   SLUICE_GAMMA,
+  SLUICE_GROUPS,
   SLUICE_OPERANDS /* how many */
 } sluice_operand;
+
+/* How a table says which rows belong to a group. ENDS: one past the last row; a group begins at the first multiple of
+ * group_pitch behind the one before. COUNTS: rows of group g, which begins at row g * group_pitch. */
+typedef enum { SLUICE_NO_GROUPS, SLUICE_ENDS, SLUICE_COUNTS } sluice_group_kind;
 
 /* The result: y from x and w; x (that is dx) from y (dy) and w; w (dw) from y (dy) and x. */
 typedef enum { SLUICE_PRODUCT, SLUICE_FPROP, SLUICE_DGRAD, SLUICE_WGRAD } sluice_conv_op;
@@ -192,6 +202,8 @@ typedef struct {
   /* Results are bit-identical from run to run. 1: not so, slices of k are added to D in the order in which
    * they finish (only with SLUICE_ADD). */
   int32_t any_order;
+  int32_t groups;      /* sluice_group_kind. batch is their number, and A, C and D are one matrix of m rows */
+  int32_t group_pitch; /* rows; 0 is 1. Without groups it must be 0 or 1 */
   sluice_conv conv; /* op, spatial, stride, dilation, padding: always the caller's. Sizes, pitches: array */
 } sluice_problem;
 

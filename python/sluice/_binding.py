@@ -8,6 +8,7 @@ tensor may also be None. ``kFields`` in sluice/c_api/tvm_ffi_fields.h lists the 
 
     product(A, a, B, b, OUT, out, BIAS, bias, ACTIVATION, 1)       runs act(a b + bias)
     product(X, x, PACKED_BLOB, blob, OUT, out, *packed.fields)     runs a product of packed weights
+    product(A, a, B, b, OUT, out, OFFS, table, GROUPS, 1)          runs a product of groups whose ends are in the table
     problem_of(A, a, B, b, OUT, out, PROBLEM, address)             fills in a ProblemStruct and runs nothing
     add_product(STEPS, address, A, a, B, b, OUT, out)              adds the product to a chain's steps; so do
                                                                    add_quantizer and add_norm
@@ -49,6 +50,7 @@ B, MAT_B, WEIGHT, PACKED_BLOB, BLOB = (FIELDS[name] for name in ("b", "mat_b", "
 C, RESIDUAL, OUT, OUTPUT, TOTAL = (FIELDS[name] for name in ("c", "residual", "out", "output", "total"))
 BIAS, SCALE_A, SCALE_X, SCALE_B, SCALE_D = (FIELDS[name] for name in ("bias", "scale_a", "scale_x", "scale_b", "scale_d"))
 GAMMA, SUM, SCALES, CODES, ZEROS = (FIELDS[name] for name in ("gamma", "sum", "scales", "codes", "zeros"))
+OFFS, GROUPS, GROUP_PITCH = (FIELDS[name] for name in ("offs", "groups", "group_pitch"))
 ALPHA, BETA, EPSILON, ACTIVATION = (FIELDS[name] for name in ("alpha", "beta", "epsilon", "activation"))
 USE_FAST_ACCUM, GATED, ADD, ANY_ORDER = (FIELDS[name] for name in ("use_fast_accum", "gated", "add", "any_order"))
 WORKSPACE, PROBLEM = FIELDS["workspace"], FIELDS["problem"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Sequence
 
 from ._library import ProblemStruct
-from ._names import ACTIVATIONS, DTYPES, MAJORS, SCALES, SUMS, UPDATES
+from ._names import ACTIVATIONS, DTYPES, GROUPS, MAJORS, SCALES, SUMS, UPDATES
 from .convolutions import CONV_OPS
 from .formats import WEIGHT_TYPES, default_format
 
@@ -18,7 +18,7 @@ _FP8 = ("e4m3", "e5m2")
 def flags_of(s: ProblemStruct) -> str:
     """Returns the flags with which the program handles exactly this problem: it finds the same tuning records and kernels."""
     words = _convolution(s) if s.conv.op else ["--shape", f"{s.m}x{s.n}x{s.k}", *(_weights(s) if s.packed.type else [])]
-    return " ".join([*words, *_option("--batch", s.batch, 1), *_types(s), *_strides(s), *_epilogue(s)])
+    return " ".join([*words, *_option("--batch", s.batch, 1), *_groups(s), *_types(s), *_strides(s), *_epilogue(s)])
 
 
 def _option(flag: str, value: object, default: object = 0) -> list[str]:
@@ -28,6 +28,10 @@ def _option(flag: str, value: object, default: object = 0) -> list[str]:
 def _vector_type(output: str) -> str:
     """Returns the program's default type of a bias and of C."""
     return "bf16" if output in _FP8 else output
+
+
+def _groups(s: ProblemStruct) -> list[str]:
+    return _option("--groups", GROUPS[s.groups], "none") + (_option("--group-pitch", s.group_pitch, 1) if s.groups else [])
 
 
 def _types(s: ProblemStruct) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Callable, NoReturn, Optional
 from . import errors
 from ._arguments import choice_of
 
-C_ABI = 13
+C_ABI = 14
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -46,13 +46,13 @@ class ProblemStruct(ctypes.Structure):
         *((name, MatrixStruct) for name in "abcd"),
         ("packed", WeightFormatStruct),
         *((name, c_int32) for name in ("scale_a", "scale_b", "scale_d", "bias", "bias_type", "residual", "norm_a", "activation", "gated",
-                                       "update", "accumulate", "any_order")),
+                                       "update", "accumulate", "any_order", "groups", "group_pitch")),
         ("conv", ConvStruct),
     ]
 
 
 # The arrays of a call, in the order of sluice_operand.
-OPERANDS = ("a", "b", "c", "d", "bias", "scale_a", "scale_b", "scale_d", "gamma")
+OPERANDS = ("a", "b", "c", "d", "bias", "scale_a", "scale_b", "scale_d", "gamma", "groups")
 
 
 class CallStruct(ctypes.Structure):

@@ -9,7 +9,7 @@ from typing import Any, Optional
 from . import errors
 from ._arguments import check_array, entry, shown, size_of, switch_of
 from ._library import MatrixStruct, ProblemStruct, lib, new_call
-from ._names import ACTIVATIONS, DTYPES, MAJORS, SCALES, SUMS, UPDATES, number_of
+from ._names import ACTIVATIONS, DTYPES, GROUPS, MAJORS, SCALES, SUMS, UPDATES, number_of
 from .formats import WeightFormat
 
 _SIZES = ("m", "n", "k", "batch")
@@ -20,7 +20,7 @@ _SCALED = {"scale_a": SCALES, "scale_b": SCALES}
 _EPILOGUE = {"scale_d": SCALES, "activation": ACTIVATIONS, "accumulate": SUMS, "update": UPDATES}
 # The fields that a product of packed weights has no use for.
 _NOT_PACKED = ("batch", "b", "a_major", "b_major", "b_ld", "a_batch_stride", "b_batch_stride", "c_batch_stride", "d_batch_stride",
-               "scale_b", "update", "a_unaligned", "b_unaligned", "d_unaligned")
+               "scale_b", "update", "a_unaligned", "b_unaligned", "d_unaligned", "groups", "group_pitch")
 
 
 def _numbers(problem: Any, names: dict[str, tuple[str, ...]]) -> dict[str, int]:
@@ -89,6 +89,11 @@ class Problem:
     - ``update`` = "set". "add" is ``D += alpha * scale_a * scale_b * A B``, into an fp32 D, without bias, activation
       and C.
     - ``deterministic`` = True: every run gives the same bits. False lets split-K slices be added to D in any order.
+    - ``groups`` = "none". "ends" and "counts": the rows of A, C and D belong to ``batch`` groups, and each group has its own
+      matrix of B, vector of ``scale_b``, blocks of ``scale_b`` and bias (docs/groups.md). ``m`` is the number of rows of all groups.
+      How many rows a group has stands in a table on the GPU: "ends" has one past the last row of each group, "counts" the rows of
+      each.
+    - ``group_pitch`` = 1: a group begins at a multiple of so many rows ("ends"), or group g at row g * ``group_pitch`` ("counts").
     - ``packed`` = None: B is a matrix. With a ``WeightFormat``, B is n x k weights W that are packed in that format
       (docs/packed.md), and ``D = act(scale_a * A W^T + bias) + C``. A is fp16, bf16, or e4m3, which alone has scales. C has D's
       type, and is for a 16-bit A of at most 64 rows without a gate. If ``gated``, n is a multiple of 16, and W is packed with
@@ -130,12 +135,15 @@ class Problem:
     d_unaligned: bool = False
     packed: Optional[WeightFormat] = None
     norm_a: bool = False
+    groups: str = "none"
+    group_pitch: int = 1
 
     def struct(self) -> ProblemStruct:
         """Returns the struct of the C interface. Raises ``InvalidArgument`` for an unknown name, and for a field that has no use
         beside ``packed`` or without it."""
         a = number_of("a", self.a, DTYPES)
         s = ProblemStruct(**{name: size_of(name, getattr(self, name)) for name in _SIZES}, gated=switch_of("gated", self.gated),
+                          groups=number_of("groups", self.groups, GROUPS), group_pitch=size_of("group_pitch", self.group_pitch),
                           **_numbers(self, _SCALED), **epilogue_fields(self), **self._weights())
         s.a.type, s.b.type, s.d.type = a, number_of("b", DTYPES[a] if self.b is None else self.b, DTYPES), output_type(a, self.d)
         for field, matrices in _STRIDES.items():
@@ -182,6 +190,7 @@ class Problem:
         made.update({f"{name}_{field}": getattr(getattr(s, name), field) for field, matrices in _STRIDES.items() for name in matrices})
         made.update({f"{name}_major": MAJORS[getattr(s, name).major] for name in _MAJORS})
         made.update({f"{name}_unaligned": bool(getattr(s, name).unaligned) for name in _UNALIGNED})
+        made.update(groups=GROUPS[s.groups], group_pitch=s.group_pitch or 1)
         if s.packed.type:
             made.update({name: getattr(cls, name) for name in _NOT_PACKED})
             made.update(packed=WeightFormat.from_struct(s.packed), norm_a=bool(s.norm_a))

@@ -16,121 +16,13 @@ namespace {
 constexpr i64 kTmaStep = 16;  // bytes
 /// The names of arrays without names, for a product and for the three convolutions.
 constexpr const char* kNames[][SLUICE_OPERANDS] = {
-    {"a", "b", "c", "d", "bias", "scale_a", "scale_b", "scale_d", "gamma"},
-    {"x", "w", "c", "y", "bias", "scale_x", "scale_w", "scale_d", "gamma"},
-    {"y", "w", "c", "x", "bias", "scale_x", "scale_w", "scale_d", "gamma"},
-    {"y", "x", "c", "w", "bias", "scale_x", "scale_w", "scale_d", "gamma"}};
+    {"a", "b", "c", "d", "bias", "scale_a", "scale_b", "scale_d", "gamma", "groups"},
+    {"x", "w", "c", "y", "bias", "scale_x", "scale_w", "scale_d", "gamma", "groups"},
+    {"y", "w", "c", "x", "bias", "scale_x", "scale_w", "scale_d", "gamma", "groups"},
+    {"y", "x", "c", "w", "bias", "scale_x", "scale_w", "scale_d", "gamma", "groups"}};
 static_assert(gemm::kA == int{SLUICE_A} && gemm::kBias == int{SLUICE_BIAS} &&
               gemm::kScaleD == int{SLUICE_SCALE_D} && gemm::kGamma == int{SLUICE_GAMMA} &&
               gemm::kNamed == int{SLUICE_OPERANDS});
-
-/// The scale modes that an array's shape allows.
-struct ScaleFit {
-  bool tensor = false, vector = false, block = false;
-};
-
-bool has_shape(const sluice_array& x, i64 batch, i64 rows, i64 columns) {
-  if (x.ndim == 3) return x.shape[0] == batch && x.shape[1] == rows && x.shape[2] == columns;
-  return x.ndim == 2 && batch == 1 && x.shape[0] == rows && x.shape[1] == columns;
-}
-
-/// Returns whether x is stored as [n/128][k/128], passed with that shape or transposed.
-bool is_block_b(const sluice_array& x, const Problem& p) {
-  const i64 rows = scale_blocks(p.n), columns = scale_blocks(p.k);
-  if (has_shape(x, p.batch, rows, columns) && is_packed(x)) return true;
-  if (!has_shape(x, p.batch, columns, rows)) return false;
-  const int r = x.ndim - 2, c = x.ndim - 1;
-  return (rows <= 1 || stride(x, c) == columns) && (columns <= 1 || stride(x, r) == 1) &&
-         (p.batch <= 1 || stride(x, 0) == rows * columns);
-}
-
-/// Returns whether x is a vector of `length` values: m for scale_a, n for scale_b.
-bool is_vector(const sluice_array& x, i64 length, bool as_column) {
-  if (!is_packed(x)) return false;
-  if (x.ndim == 1) return x.shape[0] == length;
-  return x.ndim == 2 && x.shape[as_column ? 0 : 1] == length && x.shape[as_column ? 1 : 0] == 1;
-}
-
-Error wrong_scale(const Named& x, bool is_a, const Problem& problem) {
-  const i64 k_blocks = scale_blocks(problem.k), n_blocks = scale_blocks(problem.n);
-  const i64 block_shape[] = {is_a ? problem.m : n_blocks, k_blocks};
-  const i64 turned_shape[] = {k_blocks, n_blocks}, one[] = {1};
-  const i64 vector_shape[] = {is_a ? problem.m : 1, is_a ? 1 : problem.n};
-  return {ErrorCode::invalid_size,
-          x.name() + " has shape " + shape_text(*x.array) + " and strides " + strides_text(*x.array) +
-              " and must be fp32 of one of these: " + list(one, 1) + " for the whole matrix, " +
-              list(vector_shape, 2) + " one for each " + (is_a ? "row" : "column") + ", or (fp8) " +
-              list(block_shape, 2) + " for blocks of " + (is_a ? "1 x 128" : "128 x 128") +
-              (is_a ? ", row-major: pass " + x.name() + ".contiguous() if it is stored by columns"
-                    : ", row-major, or its .t(), which is " + list(turned_shape, 2))};
-}
-
-Result<ScaleFit> fit_of(const Named& scale, bool is_a, const Problem& problem) {
-  SLUICE_TRY(check_present(scale));
-  SLUICE_TRY(check_element(scale));
-  const sluice_array& x = *scale.array;
-  if (x.dtype != SLUICE_FP32) return wrong_type(scale, "fp32: pass " + scale.name() + ".float()");
-  ScaleFit fit;
-  fit.tensor = count_of(x) == 1;
-  fit.vector = is_vector(x, is_a ? problem.m : problem.n, is_a);
-  fit.block = is_fp8(problem.a.type) &&
-              (is_a ? has_shape(x, problem.batch, problem.m, scale_blocks(problem.k)) && is_packed(x)
-                    : is_block_b(x, problem));
-  if (!fit.tensor && !fit.vector && !fit.block) return wrong_scale(scale, is_a, problem);
-  return fit;
-}
-
-/// Returns the simplest mode that fits. If several modes fit, they give equal results.
-ScaleMode mode_of(const ScaleFit& fit) {
-  if (fit.tensor) return ScaleMode::tensor;
-  return fit.vector ? ScaleMode::vector : ScaleMode::block;
-}
-
-/// Adds the scales of A or of B to the call, and returns the modes that fit. Without scales, no mode fits.
-Result<ScaleFit> add_scale(const Named& scale, bool is_a, Call& call) {
-  if (scale.array == nullptr) return ScaleFit{};
-  SLUICE_TAKE(const ScaleFit fit, fit_of(scale, is_a, call.problem));
-  (is_a ? call.args.scale_a : call.args.scale_b) = static_cast<const float*>(scale->data);
-  (is_a ? call.problem.epilogue.scale_a : call.problem.epilogue.scale_b) = mode_of(fit);
-  return fit;
-}
-
-Result<void> check_bias(const Named& bias, i64 n) {
-  SLUICE_TRY(check_present(bias));
-  if (count_of(*bias.array) != n || !(bias->ndim == 1 || (bias->ndim == 2 && bias->shape[0] == 1)))
-    return wrong_shape(bias, list(&n, 1) + ", a value for each column");
-  if (bias->dtype != SLUICE_FP16 && bias->dtype != SLUICE_BF16 && bias->dtype != SLUICE_FP32)
-    return wrong_type(bias, "bf16, fp16 or fp32; convert it");
-  return check_no_gaps(bias);
-}
-
-Result<void> check_scale_d(const Named& scale) {
-  SLUICE_TRY(check_present(scale));
-  if (count_of(*scale.array) != 1) return wrong_shape(scale, "one value, by which all of D is divided");
-  if (scale->dtype != SLUICE_FP32) return wrong_type(scale, "fp32; convert it");
-  return {};
-}
-
-Result<void> add_scales(const sluice_call& p, Call& call) {
-  const Named of_a = named(p, SLUICE_SCALE_A), of_b = named(p, SLUICE_SCALE_B);
-  SLUICE_TAKE(const ScaleFit a, add_scale(of_a, true, call));
-  SLUICE_TAKE(const ScaleFit b, add_scale(of_b, false, call));
-  Epilogue& epilogue = call.problem.epilogue;
-  // Block scales of one operand need block scales of the other. A small array may fit several modes, so block
-  // is chosen if the other operand needs it.
-  const bool a_blocks = epilogue.scale_a == ScaleMode::block, b_blocks = epilogue.scale_b == ScaleMode::block;
-  if (a_blocks == b_blocks) return {};
-  if (a_blocks ? b.block : a.block) {
-    epilogue.scale_a = epilogue.scale_b = ScaleMode::block;
-    return {};
-  }
-  const Named blocks = a_blocks ? of_a : of_b, other = a_blocks ? of_b : of_a;
-  if (other.array == nullptr)
-    return Error{ErrorCode::invalid_argument, other.name() + " is missing and " + blocks.name() +
-                                                  " holds block scales: pass those of the other side too"};
-  return Error{ErrorCode::invalid_size, wrong_scale(other, b_blocks, call.problem).message + "; " +
-                                            blocks.name() + " holds block scales, so this must too"};
-}
 
 /// A matrix as its last two indices, with the batch index before them.
 struct View {
@@ -229,21 +121,48 @@ Result<void> add_c(const sluice_call& p, Call& call) {
   return {};
 }
 
+/// Adds the table of groups. With one, A, C and D are one matrix and B has a matrix per group.
+Result<void> add_groups(const sluice_call& p, Call& call) {
+  const Named table = named(p, SLUICE_GROUPS), b = named(p, SLUICE_B);
+  call.problem.groups = groups_of(p.problem);
+  if (!has_groups(call.problem)) {
+    if (table.array == nullptr) return {};
+    return Error{ErrorCode::invalid_argument,
+                 table.name() + " is given and groups = 0: say how it is read, as ends or counts"};
+  }
+  for (const sluice_operand which : {SLUICE_A, SLUICE_D}) {
+    const Named x = named(p, which);
+    if (x->ndim != 2) return wrong_shape(x, "two dimensions: its rows are those of all groups");
+  }
+  if (b->ndim != 3) return wrong_shape(b, "three dimensions, groups x k x n: a matrix for each group");
+  SLUICE_TRY(check_present(table));
+  if (table->dtype != SLUICE_INT32) return wrong_type(table, "int32: pass " + table.name() + ".int()");
+  if (table->ndim != 1 || table->shape[0] != b->shape[0])
+    return wrong_shape(table, list(b->shape, 1) + ", a number for each matrix of " + b.name());
+  SLUICE_TRY(check_no_gaps(table));
+  call.args.groups = static_cast<const int*>(table->data);
+  return {};
+}
+
 /// Adds the sizes and layouts of A, B and D to the call.
 Result<void> add_matrices(const sluice_call& p, Call& call) {
   const Named a = named(p, SLUICE_A), b = named(p, SLUICE_B), d = named(p, SLUICE_D);
   for (const Named& x : {a, b, d}) SLUICE_TRY(check_matrix(x));
+  SLUICE_TRY(add_groups(p, call));
   const View of_a = view_of(a), of_b = view_of(b), of_d = view_of(d);
   Problem& problem = call.problem;
   problem.m = of_a.rows;
   problem.k = of_a.columns;
   problem.n = of_b.columns;
-  problem.batch = of_a.batch;
-  if (of_b.rows != problem.k || b->ndim != a->ndim || of_b.batch != problem.batch)
-    return wrong_shape(b, wanted_shape(a, problem.k, problem.n) + ": its rows are the " +
-                              std::to_string(problem.k) + " columns of " + a.name());
+  problem.batch = has_groups(problem) ? of_b.batch : of_a.batch;
+  const bool as_a = has_groups(problem) || (b->ndim == a->ndim && of_b.batch == problem.batch);
+  if (of_b.rows != problem.k || !as_a) {
+    const i64 each[] = {problem.batch, problem.k, problem.n};
+    return wrong_shape(b, (has_groups(problem) ? list(each, 3) : wanted_shape(a, problem.k, problem.n)) +
+                              ": its rows are the " + std::to_string(problem.k) + " columns of " + a.name());
+  }
   if (of_d.rows != problem.m || of_d.columns != d_columns(problem) || d->ndim != a->ndim ||
-      of_d.batch != problem.batch)
+      of_d.batch != of_a.batch)
     return wrong_shape(d, wanted_shape(a, problem.m, d_columns(problem)) +
                               (problem.epilogue.gated ? ": half of the columns of " + b.name() : ""));
   SLUICE_TAKE(problem.a, input(a, true));
@@ -307,6 +226,11 @@ Result<ScaleMode> token_scales(const Named& scales, const Named& x) {
 
 /// Refuses what products with packed weights do not support.
 Result<void> refuse_dense_parts(const sluice_call& p) {
+  if (const Named table = named(p, SLUICE_GROUPS); table.array != nullptr || p.problem.groups != 0)
+    return Error{ErrorCode::invalid_argument,
+                 (table.array != nullptr ? table.name() + " is given"
+                                         : "groups = " + std::to_string(p.problem.groups)) +
+                     " and the weights are packed: they are one matrix; leave it out"};
   if (p.operands[SLUICE_SCALE_B] != nullptr)
     return Error{ErrorCode::invalid_argument,
                  named(p, SLUICE_SCALE_B).name() +
@@ -376,22 +300,6 @@ Result<void> add_packed(const sluice_call& p, Call& call) {
 
 }  // namespace
 
-Result<void> add_bias_and_scale_d(const sluice_call& p, i64 n, Call& call) {
-  const Named bias = named(p, SLUICE_BIAS), scale_d = named(p, SLUICE_SCALE_D);
-  if (bias.array != nullptr) {
-    SLUICE_TRY(check_bias(bias, n));
-    call.problem.epilogue.bias = Bias::column;
-    call.problem.epilogue.bias_type = static_cast<DType>(bias->dtype);
-    call.args.bias = bias->data;
-  }
-  if (scale_d.array != nullptr) {
-    SLUICE_TRY(check_scale_d(scale_d));
-    call.problem.epilogue.scale_d = ScaleMode::tensor;
-    call.args.scale_d = static_cast<const float*>(scale_d->data);
-  }
-  return {};
-}
-
 Result<void> check_element(const Named& x) {
   if (x->dtype >= 0 && x->dtype < kDTypeCount) return {};
   return Error{ErrorCode::invalid_type,
@@ -430,6 +338,7 @@ Result<Call> call_of(const sluice_call& p) {
                                     {"update", given.update, 2},
                                     {"any_order", given.any_order, 2},
                                     {"packed.type", given.packed.type, kWeightTypes + 1},
+                                    {"groups", given.groups, SLUICE_COUNTS + 1},
                                     {"op", given.conv.op, SLUICE_WGRAD + 1}};
   SLUICE_TRY(check_enumerators(enumerators));
   Call call;

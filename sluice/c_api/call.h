@@ -2,7 +2,8 @@
 // Makes a Problem and its arguments from a sluice_call. Sizes, layouts and scale modes come from the arrays,
 // in DLPack's terms; what arrays cannot say comes from the call's problem. Nothing is copied. An array that
 // no kernel takes is an Error that states the caller's name, the value, the rule and the remedy. Memory is
-// allocated only for error messages. call.cc has products, call_conv.cc convolutions.
+// allocated only for error messages. call.cc has products, call_scales.cc their scales, call_conv.cc
+// convolutions.
 #pragma once
 
 #include <sluice/c_api/array_shape.h>
@@ -48,10 +49,14 @@ Result<void> add_convolution(const sluice_call& from, Call& call);
 /// Returns the convolution's sizes as its arrays give them.
 Result<sluice_conv> conv_of_arrays(const sluice_call& call);
 
-// ---- for call_conv.cc
 /// Checks that kernels support the array's element type. Error: invalid_type.
 Result<void> check_element(const Named& x);
-/// Adds the bias of n values and the scale of D, where the call has them.
+
+// ---- call_scales.cc: call.problem must have its sizes
+/// Adds the bias, n values per vector of columns, and the scale of D, where the call has them.
 Result<void> add_bias_and_scale_d(const sluice_call& from, i64 n, Call& call);
+/// Adds the scales of A and of B, where the call has them, in the modes of their shapes. Block scales of one
+/// side need those of the other.
+Result<void> add_scales(const sluice_call& from, Call& call);
 
 }  // namespace sluice::c_api

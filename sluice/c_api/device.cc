@@ -62,6 +62,7 @@ gemm::Args args_of(const sluice_call& call) {
           .scale_b = floats(SLUICE_SCALE_B),
           .scale_d = floats(SLUICE_SCALE_D),
           .bias = data(SLUICE_BIAS),
+          .groups = static_cast<const int*>(data(SLUICE_GROUPS)),
           .gamma = data(SLUICE_GAMMA),
           .epsilon = call.epsilon,
           .alpha = call.alpha,

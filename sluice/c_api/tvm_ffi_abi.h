@@ -14,7 +14,14 @@ struct DataType {
   uint8_t bits;
   uint16_t lanes;
 };
-enum DataTypeCode : uint8_t { kUnsigned = 1, kFloat = 2, kBfloat = 4, kFloat8E4m3fn = 10, kFloat8E5m2 = 12 };
+enum DataTypeCode : uint8_t {
+  kSigned = 0,
+  kUnsigned = 1,
+  kFloat = 2,
+  kBfloat = 4,
+  kFloat8E4m3fn = 10,
+  kFloat8E5m2 = 12
+};
 enum DeviceType : int32_t { kCpu = 1, kCuda = 2, kCudaHost = 3, kCudaManaged = 13 };
 
 struct Tensor {

@@ -24,6 +24,8 @@ static_assert(SLUICE_ACTIVATIONS == static_cast<int>(kLastActivation) + 1 &&
 static_assert(SLUICE_UINT4 == static_cast<int>(WeightType::uint4) + 1 &&
               SLUICE_E4M3_WEIGHT == static_cast<int>(WeightType::e4m3) + 1);
 
+static_assert(SLUICE_COUNTS == static_cast<int>(GroupKind::counts));
+
 constexpr int kScaleModes = SLUICE_SCALE_BLOCK + 1;
 
 template <class Enum>
@@ -72,12 +74,15 @@ Result<Problem> dense_of(const sluice_problem& v) {
             .c = v.residual != 0 ? matrix_of(v.c) : Matrix{},
             .d = matrix_of(v.d),
             .epilogue = epilogue_of(v)};
+  p.groups = groups_of(v);
   return p;
 }
 
 Result<Problem> convolution_of(const sluice_problem& v) {
-  const Enumerator none[] = {
-      {"packed.type", v.packed.type, 1}, {"norm_a", v.norm_a, 1}, {"gated", v.gated, 1}};
+  const Enumerator none[] = {{"packed.type", v.packed.type, 1},
+                             {"norm_a", v.norm_a, 1},
+                             {"gated", v.gated, 1},
+                             {"groups", v.groups, 1}};
   for (const Enumerator& field : none)
     if (field.value != 0)
       return Error{ErrorCode::invalid_argument,
@@ -104,6 +109,7 @@ Result<void> refuse_dense_fields(const sluice_problem& v) {
                 {"a.unaligned", v.a.unaligned, 0},
                 {"d.unaligned", v.d.unaligned, 0},
                 {"scale_b", v.scale_b, SLUICE_NO_SCALE},
+                {"groups", v.groups, SLUICE_NO_GROUPS},
                 {"update", v.update, SLUICE_SET}};
   for (const auto& [name, value, only] : fields)
     if (value != only)
@@ -143,6 +149,10 @@ Accumulate accumulate_of(int32_t value) {
   return value == SLUICE_FAST ? Accumulate::fast : Accumulate::promoted;
 }
 
+Groups groups_of(const sluice_problem& v) {
+  return {static_cast<GroupKind>(v.groups), v.group_pitch != 0 ? v.group_pitch : 1};
+}
+
 Result<Problem> problem_of(const sluice_problem& v) {
   const Enumerator enumerators[] = {{"a.type", v.a.type, kDTypeCount},
                                     {"b.type", v.b.type, kDTypeCount},
@@ -165,6 +175,7 @@ Result<Problem> problem_of(const sluice_problem& v) {
                                     {"any_order", v.any_order, 2},
                                     {"packed.type", v.packed.type, kWeightTypes + 1},
                                     {"norm_a", v.norm_a, 2},
+                                    {"groups", v.groups, SLUICE_COUNTS + 1},
                                     {"conv.op", v.conv.op, SLUICE_WGRAD + 1}};
   SLUICE_TRY(check_enumerators(enumerators));
   if (v.conv.op == SLUICE_PRODUCT && v.residual == 0 && (v.c.ld != 0 || v.c.batch_stride != 0))
@@ -204,6 +215,8 @@ sluice_problem values_of(const Problem& p) {
                    .update = number(e.update),
                    .accumulate = p.accumulate == Accumulate::fast ? SLUICE_FAST : SLUICE_PROMOTED,
                    .any_order = p.deterministic ? 0 : 1,
+                   .groups = number(p.groups.kind),
+                   .group_pitch = p.groups.pitch,
                    .conv = values_of(p.conv)};
   v.c.type = number(e.c_type);
   return v;

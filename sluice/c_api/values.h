@@ -32,6 +32,8 @@ sluice_weight_format values_of(const WeightFormat& format);
 Result<sluice_packed_numbers> numbers_of(const WeightFormat& format, i64 n, i64 k);
 
 Accumulate accumulate_of(int32_t value);
+/// Returns the groups of a problem's rows. A pitch of 0 is 1, so that a struct of zeros has no groups.
+Groups groups_of(const sluice_problem& values);
 /// Weight types of the C interface, without SLUICE_NOT_PACKED.
 inline constexpr int kWeightTypes = SLUICE_E2M1_WEIGHT;
 

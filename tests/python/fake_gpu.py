@@ -16,7 +16,7 @@ if not hasattr(lib, "sluice_fake_memory"):
     pytest.skip("SLUICE_LIBRARY is not tests/libsluice_c_fake.so of a build", allow_module_level=True)
 
 lib.sluice_fake_memory.restype, lib.sluice_fake_memory.argtypes = ctypes.c_void_p, [ctypes.c_longlong, ctypes.c_int]
-CODES = {"uint8": (1, 8), "bf16": (4, 16), "fp16": (2, 16), "fp32": (2, 32), "e4m3": (10, 8)}
+CODES = {"uint8": (1, 8), "int32": (0, 32), "bf16": (4, 16), "fp16": (2, 16), "fp32": (2, 32), "e4m3": (10, 8)}
 
 
 class Managed(ctypes.Structure):

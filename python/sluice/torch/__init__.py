@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice in PyTorch: products (``mm``, ``linear``, ``scaled_mm``, ``packed_mm``), convolutions (``conv2d``), quantisers, norms,
+"""sluice in PyTorch: products (``mm``, ``linear``, ``scaled_mm``, ``packed_mm``), products of groups
+(``grouped_mm``, ``scaled_grouped_mm``), convolutions (``conv2d``), quantisers, norms,
 packed weights, ``nn.Linear``, ``nn.Linear4bit`` and ``nn.Conv2d``. ``sluice.torch.grad`` has the names of ``torch.nn.grad``,
 ``sluice.torch.deep_gemm`` DeepGEMM's signatures.
 
@@ -19,12 +20,14 @@ from .chain import Chain, Steps
 from .conv import conv1d, conv2d, conv3d, conv_layout_copies
 from .conv_transpose import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from .functional import linear, mm, scaled_mm
+from .grouped import grouped_mm, scaled_grouped_mm
 from .norm import rms_norm, rms_norm_quantize
 from .override import override
 from .packed import packed_mm
 from .quantize import quantize, quantize_reference, quantize_static, silu_mul, silu_mul_quantize
 
 __all__ = ["Chain", "PackedWeights", "Steps", "conv1d", "conv2d", "conv3d", "conv_layout_copies", "conv_transpose1d", "conv_transpose2d",
-           "conv_transpose3d", "deep_gemm", "grad", "linear", "mm", "nn", "override", "pack", "pack_e4m3", "pack_int4", "pack_int8", "pack_quantized",
-           "packed_mm", "quantize", "quantize_reference", "quantize_static", "rms_norm", "rms_norm_quantize", "scaled_mm", "silu_mul",
-           "silu_mul_quantize"]
+           "conv_transpose3d", "deep_gemm", "grad", "grouped_mm", "linear", "mm", "nn", "override", "pack", "pack_e4m3", "pack_int4", "pack_int8", "pack_quantized",
+           "packed_mm", "quantize", "quantize_reference", "quantize_static", "rms_norm", "rms_norm_quantize", "scaled_grouped_mm", "scaled_mm",
+           "silu_mul",
+                      "silu_mul_quantize"]

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from .._library import OPERANDS, ArrayStruct, CallStruct, WeightFormatStruct, lib, new_call
 
-_TYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2, torch.float8_e4m3fn: 3, torch.float8_e5m2: 4, torch.uint8: 32}
+_TYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2, torch.float8_e4m3fn: 3, torch.float8_e5m2: 4, torch.uint8: 32,
+          torch.int32: 33}
 _OTHER_TYPE, _ON_CUDA = -1, 2
 # Maps the name of an argument to the operand of a product that it is.
 _PLACES = {"a": "a", "mat_a": "a", "input": "a", "x": "a", "b": "b", "mat_b": "b", "weight": "b", "packed.blob": "b", "out": "d",
-           "total": "d", "scale_x": "scale_a"}
+           "total": "d", "scale_x": "scale_a", "offs": "groups"}
 
 
 def _known(extents: Sequence[Any]) -> Optional[List[int]]:
@@ -47,10 +48,11 @@ def _struct(tensor: Tensor, shape: List[int], strides: List[int]) -> ArrayStruct
 
 
 def check_product(tensors: Dict[str, Optional[Tensor]], *, weights: Optional[Sequence[int]] = None, gated: bool = False,
-                  update: int = 0) -> None:
+                  update: int = 0, groups: int = 0, pitch: int = 1) -> None:
     """Raises the error that a product of ``tensors``, keyed by argument name, would raise for their sizes, types and
     layouts. Checks nothing if a size is unknown."""
     call = new_call()
+    call.problem.groups, call.problem.group_pitch = groups, pitch
     call.problem.gated, call.problem.update = gated, update
     if weights is not None:
         call.problem.packed = WeightFormatStruct(weights[0] + 1, *weights[1:5])

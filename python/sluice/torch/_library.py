@@ -228,6 +228,24 @@ SCALED_MM = Op("scaled_mm", f"Tensor mat_a, Tensor mat_b, Tensor scale_a, Tensor
                lambda a, b, scale_a, scale_b, fast, bias, c, activation, gated, *_: (*a.shape[:-1], _columns(b.shape[-1], gated)),
                _scaled_mm_check)
 
+
+def _grouped_mm_into(out, mat_a, mat_b, offs, groups, pitch, scale_a, scale_b, use_fast_accum, *extras) -> None:
+    f.product(f.MAT_A, mat_a, f.MAT_B, mat_b, f.OUT, out, f.OFFS, offs, f.GROUPS, groups, f.GROUP_PITCH, pitch, f.SCALE_A, scale_a,
+              f.SCALE_B, scale_b, f.USE_FAST_ACCUM, use_fast_accum, *_extras(*extras))
+
+
+def _grouped_mm_check(out, mat_a, mat_b, offs, groups, pitch, scale_a, scale_b, use_fast_accum, bias, c, activation, gated, scale_d,
+                      workspace) -> None:
+    check_product({"mat_a": mat_a, "mat_b": mat_b, "out": out, "offs": offs, "c": c, "bias": bias, "scale_a": scale_a,
+                   "scale_b": scale_b, "scale_d": scale_d}, gated=gated, groups=groups, pitch=pitch)
+
+
+# ``groups`` and ``pitch``: how ``offs`` is read, as in a ProblemStruct.
+GROUPED_MM = Op("grouped_mm", "Tensor mat_a, Tensor mat_b, Tensor offs, int groups, int pitch, Tensor? scale_a, Tensor? scale_b, "
+                f"bool use_fast_accum, {_EXTRAS}", _grouped_mm_into,
+                lambda a, b, offs, groups, pitch, scale_a, scale_b, fast, bias, c, activation, gated, *_:
+                (a.shape[0], _columns(b.shape[-1], gated)), _grouped_mm_check)
+
 _weights_fields = functools.lru_cache(maxsize=4096)(f.weights_fields)
 
 

@@ -192,6 +192,9 @@ Result<void> check_unused(const Problem& p) {
   if (p.batch != 1)
     return Error{ErrorCode::invalid_size, "batch = " + std::to_string(p.batch) +
                                               " must be 1: the weights are packed; launch one product each"};
+  if (p.groups != Groups{})
+    return refuse("groups.kind = " + std::string(name_of(p.groups.kind)) + ", groups.pitch = " +
+                  std::to_string(p.groups.pitch) + ": packed weights are one matrix; leave groups out");
   if (is_conv(p.conv)) return refuse("a convolution's filters cannot be packed: leave out b.packed");
   if (p.a.major != Major::k || p.b.major != Major::k || p.c.major != Major::k || p.d.major != Major::k)
     return refuse("a matrix is mn-major: with packed weights all must be k-major; store rows of k");

@@ -127,8 +127,8 @@ std::size_t key_hash(const Problem& p) {
 namespace gemm {
 
 Pointers pointers_of(const Args& x) {
-  Pointers p{.at = {x.a, x.b, x.c, x.d, x.bias, x.scale_a, x.scale_b, x.scale_d, x.gamma, x.workspace.data,
-                    x.groups},
+  Pointers p{.at = {x.a, x.b, x.c, x.d, x.bias, x.scale_a, x.scale_b, x.scale_d, x.gamma, x.groups,
+                    x.workspace.data},
              .workspace_bytes = x.workspace.bytes,
              .names = x.names,
              .named = x.names != nullptr ? kNamed : 0};

@@ -14,8 +14,8 @@
 namespace sluice {
 namespace gemm {
 
-/// The order of the operand table: that of Args::names, then the workspace and the table of groups.
-enum Index { kA, kB, kC, kD, kBias, kScaleA, kScaleB, kScaleD, kGamma, kWorkspace, kGroups, kOperandCount };
+/// The order of the operand table: that of Args::names, then the workspace.
+enum Index { kA, kB, kC, kD, kBias, kScaleA, kScaleB, kScaleD, kGamma, kGroups, kWorkspace, kOperandCount };
 inline constexpr int kNamed = kWorkspace;  // operands that a caller may name
 static_assert(kOperandCount <= Operands::kMost);
 

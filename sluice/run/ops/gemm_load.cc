@@ -191,6 +191,8 @@ Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspac
       {.name = "scale_d", .type = DType::fp32, .used = e.scale_d != ScaleMode::none, .without = for_epilogue},
       {1});
   o.add({.name = "gamma", .used = false}, {});
+  // Four bytes per group. Read even if alpha = 0: it says which rows of D exist.
+  o.add({.name = "groups", .type = DType::fp32, .used = has_groups(p)}, {p.batch});
   o.add({.name = "the workspace",
          .role = Role::scratch,
          .used = workspace > 0,
@@ -198,8 +200,6 @@ Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspac
          .because = "its slots are whole lines of L2",
          .without = ", or plan with a workspace_limit (splits = 1 needs none)"},
         {workspace});
-  // Four bytes per group. Read even if alpha = 0: it says which rows of D exist.
-  o.add({.name = "groups", .type = DType::fp32, .used = has_groups(p)}, {p.batch});
   SLUICE_TRY(o.check_extents());
   return o;
 }

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products of groups: rows belong to groups, each group has its own matrix, and the sizes of the groups are on the GPU. The functions
+have torch's names and arguments (docs/groups.md)."""
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from .._arguments import shown
+from .._names import GROUPS
+from ..errors import InvalidArgument, InvalidSize
+from ..plans import Workspace
+from ._entry import op
+from ._library import GROUPED_MM, MM, check_out, dispatch, workspace_number
+from .autograd import refuse_grad
+
+ENDS, COUNTS = GROUPS.index("ends"), GROUPS.index("counts")
+
+
+def product_of_groups(mat_a: Tensor, mat_b: Tensor, table: Tensor, *, groups: int = ENDS, pitch: int = 1,
+                      scale_a: Optional[Tensor] = None, scale_b: Optional[Tensor] = None, use_fast_accum: bool = False,
+                      bias: Optional[Tensor] = None, c: Optional[Tensor] = None, activation: Optional[str] = None, gated: bool = False,
+                      scale_d: Optional[Tensor] = None, out: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None,
+                      workspace: Optional[Workspace] = None) -> Tensor:
+    """Returns the product of the rows of ``mat_a`` with the matrix of their group. ``groups``: ENDS or COUNTS."""
+    if out is not None:
+        check_out(out, out_dtype)
+    return dispatch(GROUPED_MM, out, out_dtype or mat_a.dtype, mat_a, mat_b, table, groups, pitch, scale_a, scale_b, use_fast_accum,
+                    bias, c, activation, gated, scale_d, workspace_number(workspace))
+
+
+def _needs_table(mat_a: Tensor, mat_b: Tensor, offs: Optional[Tensor]) -> Tensor:
+    if offs is None:
+        raise InvalidArgument(f"offs is missing, and mat_a has {mat_a.dim()} dimensions and mat_b {mat_b.dim()}: pass the ends of the "
+                              "groups, int32 on the GPU, or two batches of matrices")
+    return offs
+
+
+def _zeroed(out: Optional[Tensor], mat_a: Tensor, mat_b: Tensor, gated: bool, dtype: torch.dtype) -> Tensor:
+    """Returns ``out``, or a new result, full of zeros."""
+    return mat_a.new_zeros((mat_a.shape[0], mat_b.shape[-1] // (1 + gated)), dtype=dtype) if out is None else out.zero_()
+
+
+@op
+def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Optional[Tensor] = None, bias: Optional[Tensor] = None,
+               out_dtype: Optional[torch.dtype] = None, c: Optional[Tensor] = None, activation: Optional[str] = None,
+               gated: bool = False, zero_rest: bool = False, out: Optional[Tensor] = None,
+               workspace: Optional[Workspace] = None) -> Tensor:
+    """Returns the products of groups of rows, as ``torch.nn.functional.grouped_mm`` does. Types: bf16 and fp16.
+
+    - ``mat_a`` rows x k and ``mat_b`` groups x k x n: rows ``offs[g - 1]`` to ``offs[g]`` are multiplied by matrix g. The result is
+      rows x n.
+    - ``mat_a`` groups x m x k and ``mat_b`` k x columns: columns ``offs[g - 1]`` to ``offs[g]`` are multiplied by matrix g. The result
+      is m x columns, stored by columns.
+    - Two batches of matrices, without ``offs``: as ``mm``.
+    - ``offs``: int32, one past the last row (column) of each group, on the GPU. It is read by the kernel, so nothing waits for it, and
+      a CUDA graph may be replayed with other numbers. Any numbers are safe (docs/groups.md).
+    - ``bias``: groups x n.
+    - ``c``, ``activation``, ``gated``: as for ``mm``; with ``gated``, each matrix of ``mat_b`` has gate and up side by side.
+    - ``zero_rest``: True makes rows behind the last group zeros. By default they keep what the memory had, as in torch.
+
+    There is no backward yet: an argument that requires a gradient raises ``InvalidArgument``.
+    """
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (mat_a, mat_b, bias, c)):
+        refuse_grad("grouped_mm")
+    dimensions = (mat_a.dim(), mat_b.dim())
+    if dimensions == (3, 3):
+        if offs is not None:
+            raise InvalidArgument("offs is given, and mat_a and mat_b are batches of matrices, which have no groups: leave it out")
+        return dispatch(MM, out, out_dtype or mat_a.dtype, mat_a, mat_b, 1.0, 0.0 if c is None else 1.0, False, bias, c, activation,
+                        gated, None, workspace_number(workspace))
+    if dimensions == (2, 3):
+        if zero_rest:
+            out = _zeroed(out, mat_a, mat_b, gated, out_dtype or mat_a.dtype)
+        return product_of_groups(mat_a, mat_b, _needs_table(mat_a, mat_b, offs), bias=bias, c=c, activation=activation, gated=gated,
+                                 out=out, out_dtype=out_dtype, workspace=workspace)
+    if dimensions == (3, 2):
+        _refuse_for_columns(bias=bias, c=c, out=out, gated=gated or None, zero_rest=zero_rest or None)
+        return product_of_groups(mat_b.t(), mat_a.transpose(-2, -1), _needs_table(mat_a, mat_b, offs), activation=activation,
+                                 out_dtype=out_dtype, workspace=workspace).t()
+    if dimensions == (2, 2):
+        raise InvalidArgument("mat_a and mat_b are matrices: sums over groups of k are not there yet; use torch's grouped_mm for the "
+                              "gradients of weights")
+    raise InvalidSize(f"mat_a has {dimensions[0]} dimensions and mat_b {dimensions[1]}: each must have 2 or 3")
+
+
+def _refuse_for_columns(**given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidArgument(f"{name} = {shown(value) if not isinstance(value, Tensor) else 'a tensor'}, and mat_a is a batch of "
+                                  "matrices: groups of columns take no such argument; leave it out, or multiply the transposed tensors")
+
+
+@op
+def scaled_grouped_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, offs: Optional[Tensor] = None,
+                      bias: Optional[Tensor] = None, scale_result: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None,
+                      use_fast_accum: bool = False, *, c: Optional[Tensor] = None, activation: Optional[str] = None,
+                      gated: bool = False, scale_d: Optional[Tensor] = None, zero_rest: bool = False, out: Optional[Tensor] = None,
+                      workspace: Optional[Workspace] = None) -> Tensor:
+    """Returns the products of groups of fp8 rows and their scales, as ``torch._scaled_grouped_mm`` does. Scales are dequantising
+    multipliers in fp32.
+
+    - ``mat_a`` is rows x k, row-major. ``mat_b`` is groups x k x n with k contiguous (``weight.transpose(-2, -1)``).
+    - The shapes of ``scale_a`` and ``scale_b`` select the kind of scale. One value each. ``(rows,)`` or ``(rows, 1)`` and
+      ``(groups, n)``: per row, and per column of each group. ``(rows, ceil(k/128))`` and ``(groups, ceil(n/128), ceil(k/128))``: per
+      block, row-major; ``scale_b`` may also be the ``.transpose(-2, -1)`` of such a tensor.
+    - ``offs``, ``bias``, ``zero_rest``: as for ``grouped_mm``. ``out_dtype``: bf16 by default, as in torch.
+    - ``use_fast_accum``, ``c``, ``activation``, ``gated``, ``scale_d``: as for ``scaled_mm``.
+
+    There is no backward: an argument that requires a gradient raises ``InvalidArgument``, and so does ``scale_result``.
+    """
+    if scale_result is not None:
+        raise InvalidArgument("scale_result is not supported: multiply scale_a or scale_b by it, or pass scale_d, which divides")
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (mat_a, mat_b, scale_a, scale_b, bias, c)):
+        refuse_grad("scaled_grouped_mm")
+    if (mat_a.dim(), mat_b.dim()) != (2, 3):
+        raise InvalidSize(f"mat_a has {mat_a.dim()} dimensions and mat_b {mat_b.dim()}: they must have 2 and 3, rows x k and groups x k x n")
+    dtype = out_dtype or (torch.bfloat16 if out is None else out.dtype)
+    if zero_rest:
+        out = _zeroed(out, mat_a, mat_b, gated, dtype)
+    return product_of_groups(mat_a, mat_b, _needs_table(mat_a, mat_b, offs), scale_a=scale_a, scale_b=scale_b,
+                             use_fast_accum=use_fast_accum, bias=bias, c=c, activation=activation, gated=gated,
+                             scale_d=scale_d, out=out, out_dtype=dtype, workspace=workspace)

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scales and the bias of a call (call.h): which mode an array's shape stands for.
+#include <string>
+
+#include <sluice/c_api/call.h>
+#include <sluice/try.h>
+
+namespace sluice::c_api {
+namespace {
+
+/// The scale modes that an array's shape allows.
+struct ScaleFit {
+  bool tensor = false, vector = false, block = false;
+};
+
+bool has_shape(const sluice_array& x, i64 batch, i64 rows, i64 columns) {
+  if (x.ndim == 3) return x.shape[0] == batch && x.shape[1] == rows && x.shape[2] == columns;
+  return x.ndim == 2 && batch == 1 && x.shape[0] == rows && x.shape[1] == columns;
+}
+
+/// Returns whether x is stored as [n/128][k/128], passed with that shape or transposed.
+bool is_block_b(const sluice_array& x, const Problem& p) {
+  const i64 rows = scale_blocks(p.n), columns = scale_blocks(p.k);
+  if (has_shape(x, p.batch, rows, columns) && is_packed(x)) return true;
+  if (!has_shape(x, p.batch, columns, rows)) return false;
+  const int r = x.ndim - 2, c = x.ndim - 1;
+  return (rows <= 1 || stride(x, c) == columns) && (columns <= 1 || stride(x, r) == 1) &&
+         (p.batch <= 1 || stride(x, 0) == rows * columns);
+}
+
+/// Returns whether x has a value per row of A: m, or m x 1.
+bool is_vector_a(const sluice_array& x, const Problem& p) {
+  if (!is_packed(x) || x.ndim < 1 || x.ndim > 2) return false;
+  return x.shape[0] == p.m && (x.ndim == 1 || x.shape[1] == 1);
+}
+/// Returns whether x has a value per column of each vector of B: n, or vectors x n.
+bool is_vector_b(const sluice_array& x, i64 vectors, i64 n) {
+  if (!is_packed(x)) return false;
+  if (x.ndim == 1) return vectors == 1 && x.shape[0] == n;
+  return x.ndim == 2 && x.shape[0] == vectors && x.shape[1] == n;
+}
+/// Returns the shape of an array with a value per column, for messages.
+std::string columns_text(i64 vectors, i64 n) {
+  const i64 shape[] = {vectors, n};
+  return vectors == 1 ? list(&n, 1) : list(shape, 2);
+}
+/// Returns the shape of the blocks of a side, for messages; `turned`: as a view of B's is transposed.
+std::string blocks_text(const Problem& p, bool is_a, bool turned) {
+  const i64 k_blocks = scale_blocks(p.k), n_blocks = scale_blocks(p.n);
+  const i64 shape[] = {p.batch, is_a ? p.m : turned ? k_blocks : n_blocks, turned ? n_blocks : k_blocks};
+  const bool batched = (is_a ? matrices_of_rows(p) : p.batch) > 1;
+  return batched ? list(shape, 3) : list(shape + 1, 2);
+}
+
+Error wrong_scale(const Named& x, bool is_a, const Problem& p) {
+  const i64 one[] = {1}, rows[] = {p.m, 1}, columns[] = {column_vectors(p), p.n};
+  return {ErrorCode::invalid_size,
+          x.name() + " has shape " + shape_text(*x.array) + " and strides " + strides_text(*x.array) +
+              " and must be fp32 of one of these: " + list(one, 1) + " for the whole matrix, " +
+              list(is_a ? rows : columns, 2) + " one for each " + (is_a ? "row" : "column") + ", or (fp8) " +
+              blocks_text(p, is_a, false) + " for blocks of " + (is_a ? "1 x 128" : "128 x 128") +
+              (is_a ? ", row-major: pass " + x.name() + ".contiguous() if it is stored by columns"
+                    : ", row-major, or its .t(), which is " + blocks_text(p, is_a, true))};
+}
+
+Result<ScaleFit> fit_of(const Named& scale, bool is_a, const Problem& problem) {
+  SLUICE_TRY(check_present(scale));
+  SLUICE_TRY(check_element(scale));
+  const sluice_array& x = *scale.array;
+  if (x.dtype != SLUICE_FP32) return wrong_type(scale, "fp32: pass " + scale.name() + ".float()");
+  ScaleFit fit;
+  fit.tensor = count_of(x) == 1;
+  fit.vector = is_a ? is_vector_a(x, problem) : is_vector_b(x, column_vectors(problem), problem.n);
+  fit.block =
+      is_fp8(problem.a.type) &&
+      (is_a ? has_shape(x, matrices_of_rows(problem), problem.m, scale_blocks(problem.k)) && is_packed(x)
+            : is_block_b(x, problem));
+  if (!fit.tensor && !fit.vector && !fit.block) return wrong_scale(scale, is_a, problem);
+  return fit;
+}
+
+/// Returns the simplest mode that fits. If several modes fit, they give equal results.
+ScaleMode mode_of(const ScaleFit& fit) {
+  if (fit.tensor) return ScaleMode::tensor;
+  return fit.vector ? ScaleMode::vector : ScaleMode::block;
+}
+
+/// Adds the scales of A or of B to the call, and returns the modes that fit. Without scales, no mode fits.
+Result<ScaleFit> add_scale(const Named& scale, bool is_a, Call& call) {
+  if (scale.array == nullptr) return ScaleFit{};
+  SLUICE_TAKE(const ScaleFit fit, fit_of(scale, is_a, call.problem));
+  (is_a ? call.args.scale_a : call.args.scale_b) = static_cast<const float*>(scale->data);
+  (is_a ? call.problem.epilogue.scale_a : call.problem.epilogue.scale_b) = mode_of(fit);
+  return fit;
+}
+
+Result<void> check_bias(const Named& bias, i64 vectors, i64 n) {
+  SLUICE_TRY(check_present(bias));
+  const bool one_dimension = bias->ndim == 1 && vectors == 1;
+  const bool fits = one_dimension || (bias->ndim == 2 && bias->shape[0] == vectors);
+  if (!fits || count_of(*bias.array) != vectors * n)
+    return wrong_shape(bias, columns_text(vectors, n) + ", a value for each column");
+  if (bias->dtype != SLUICE_FP16 && bias->dtype != SLUICE_BF16 && bias->dtype != SLUICE_FP32)
+    return wrong_type(bias, "bf16, fp16 or fp32; convert it");
+  return check_no_gaps(bias);
+}
+
+Result<void> check_scale_d(const Named& scale) {
+  SLUICE_TRY(check_present(scale));
+  if (count_of(*scale.array) != 1) return wrong_shape(scale, "one value, by which all of D is divided");
+  if (scale->dtype != SLUICE_FP32) return wrong_type(scale, "fp32; convert it");
+  return {};
+}
+
+}  // namespace
+
+Result<void> add_scales(const sluice_call& p, Call& call) {
+  const Named of_a = named(p, SLUICE_SCALE_A), of_b = named(p, SLUICE_SCALE_B);
+  SLUICE_TAKE(const ScaleFit a, add_scale(of_a, true, call));
+  SLUICE_TAKE(const ScaleFit b, add_scale(of_b, false, call));
+  Epilogue& epilogue = call.problem.epilogue;
+  // Block scales of one operand need block scales of the other. A small array may fit several modes, so block
+  // is chosen if the other operand needs it.
+  const bool a_blocks = epilogue.scale_a == ScaleMode::block, b_blocks = epilogue.scale_b == ScaleMode::block;
+  if (a_blocks == b_blocks) return {};
+  if (a_blocks ? b.block : a.block) {
+    epilogue.scale_a = epilogue.scale_b = ScaleMode::block;
+    return {};
+  }
+  const Named blocks = a_blocks ? of_a : of_b, other = a_blocks ? of_b : of_a;
+  if (other.array == nullptr)
+    return Error{ErrorCode::invalid_argument, other.name() + " is missing and " + blocks.name() +
+                                                  " holds block scales: pass those of the other side too"};
+  return Error{ErrorCode::invalid_size, wrong_scale(other, b_blocks, call.problem).message + "; " +
+                                            blocks.name() + " holds block scales, so this must too"};
+}
+
+Result<void> add_bias_and_scale_d(const sluice_call& p, i64 n, Call& call) {
+  const Named bias = named(p, SLUICE_BIAS), scale_d = named(p, SLUICE_SCALE_D);
+  if (bias.array != nullptr) {
+    SLUICE_TRY(check_bias(bias, column_vectors(call.problem), n));
+    call.problem.epilogue.bias = Bias::column;
+    call.problem.epilogue.bias_type = static_cast<DType>(bias->dtype);
+    call.args.bias = bias->data;
+  }
+  if (scale_d.array != nullptr) {
+    SLUICE_TRY(check_scale_d(scale_d));
+    call.problem.epilogue.scale_d = ScaleMode::tensor;
+    call.args.scale_d = static_cast<const float*>(scale_d->data);
+  }
+  return {};
+}
+
+}  // namespace sluice::c_api

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products of groups from Python down to the launch, on the fake driver (test_fake_gpu.py)."""
+import pytest
+
+import sluice
+from fake_gpu import launches_of, on_gpu
+from sluice import _binding as f
+
+ENDS, COUNTS = 1, 2
+
+
+def rows(dtype="bf16", *, groups=ENDS, pitch=1, table="int32", count=4, **more):
+    """Runs a product of 64 rows of 512 with four matrices of 512 x 256, and returns nothing."""
+    a, b = on_gpu(dtype, (64, 512)), on_gpu(dtype, (4, 512, 256), (512 * 256, 1, 512))
+    pairs = {f.A: a, f.B: b, f.OUT: on_gpu("bf16", (64, 256)), f.OFFS: on_gpu(table, (count,)), f.GROUPS: groups, f.GROUP_PITCH: pitch}
+    f.product(*(x for pair in {**pairs, **more.pop("pairs", {})}.items() for x in pair))
+
+
+@pytest.mark.parametrize("groups,pitch", [(ENDS, 1), (ENDS, 128), (COUNTS, 16)])
+def test_a_table_is_read_as_the_call_says(groups, pitch):
+    before = sluice.holdings().kernels
+    assert launches_of(lambda: rows(groups=groups, pitch=pitch)) == 1
+    assert launches_of(lambda: [rows(groups=groups, pitch=pitch) for _ in range(3)]) == 3
+    assert sluice.holdings().kernels == before + 1
+
+
+@pytest.mark.parametrize("scales", [((1,), (1,)), ((64,), (4, 256)), ((64, 1), (4, 256)), ((64, 4), (4, 2, 4))])
+def test_scales_of_groups(scales):
+    pairs = {f.SCALE_A: on_gpu("fp32", scales[0]), f.SCALE_B: on_gpu("fp32", scales[1]), f.BIAS: on_gpu("bf16", (4, 256))}
+    assert launches_of(lambda: rows("e4m3", pairs=pairs)) == 1
+
+
+def test_prepared_problems_serve_calls():
+    sluice.prepare(sluice.Problem(64, 256, 512, batch=4, groups="ends", group_pitch=32))
+    before = sluice.holdings().kernels
+    assert launches_of(lambda: rows(pitch=32)) == 1
+    assert sluice.holdings().kernels == before
+
+
+def test_what_is_no_table_is_refused():
+    for words, more in [("offs is uint8 and must be int32", dict(table="uint8")), ("offs has shape (3,)", dict(count=3)),
+                        ("groups = 7 must be in 0..2", dict(groups=7)), ("groups = 0: say how", dict(groups=0)),
+                        ("groups.pitch = -4", dict(pitch=-4)), ("offs is missing", dict(pairs={f.OFFS: None}))]:
+        with pytest.raises((sluice.InvalidArgument, sluice.InvalidSize, sluice.InvalidType)) as raised:
+            rows(**more)
+        assert words in str(raised.value), raised.value
+    with pytest.raises(sluice.InvalidArgument, match="weights are packed"):
+        f.product(f.X, on_gpu("fp16", (4, 512)), f.BLOB, on_gpu("uint8", (256,)), f.OUT, on_gpu("fp16", (4, 256)), f.OFFS,
+                  on_gpu("int32", (4,)), *f.weights_fields((*sluice.WeightFormat().values, 256, 512)))
