@@ -97,7 +97,7 @@ i64 weight_bytes(const Problem& problem) {
 double flops_of(const Problem& problem) {
   if (is_conv(problem.conv)) return conv_flops(problem.conv);
   return 2.0 * size(problem.m, problem.n) * static_cast<double>(problem.k) *
-         static_cast<double>(problem.batch);
+         static_cast<double>(matrices_of_rows(problem));
 }
 
 double bytes_of_traffic(const Problem& problem) {

@@ -62,7 +62,11 @@ void add_problem_flags(CLI::App& app, ProblemFlags& f) {
   add("--m,-m", f.m, "Rows of A and D");
   add("--n,-n", f.n, "Columns of the product: rows of B");
   add("--k,-k", f.k, "Length of the sums");
-  add("--batch", f.batch, "Number of products")->capture_default_str();
+  add("--batch", f.batch, "Number of products, or of groups")->capture_default_str();
+  add("--groups", f.groups, "Rows belong to groups, whose table has their ends or counts: none, ends, counts")
+      ->capture_default_str();
+  add("--group-pitch", f.group_pitch,
+      "Groups begin at a multiple of so many rows (ends), or at one each (counts)");
   add("--dtype", f.dtype, "Type of A and B: bf16, fp16, e4m3, e5m2; torch's names too");
   add("--a", f.a, "Type of A, if it differs");
   add("--b", f.b, "Type of B, if it differs");
@@ -147,6 +151,7 @@ Result<void> check_none_idle(const ProblemFlags& f) {
       {f.k.has_value(), "--k", f.shape.empty(), "with --shape"},
       {f.ld_c.has_value(), "--ld-c", f.residual, "without --residual"},
       {f.batch_stride_c.has_value(), "--batch-stride-c", f.residual, "without --residual"},
+      {f.group_pitch.has_value(), "--group-pitch", f.groups != name_of(GroupKind::none), "without --groups"},
       {!f.c_type.empty(), "--c-type", f.residual, "without --residual"},
       {f.beta.has_value(), "--beta", f.residual, "without --residual"},
       {!f.bias_type.empty(), "--bias-type", f.bias, "without --bias"},
@@ -183,6 +188,8 @@ Result<Problem> unsized_problem_of(const ProblemFlags& f) {
   take("type", f.a.empty() ? inputs : f.a, p.a.type, error);
   take("type", f.b.empty() ? inputs : f.b, p.b.type, error);
   take("update", f.update, p.epilogue.update, error);
+  take("kind of groups", f.groups, p.groups.kind, error);
+  p.groups.pitch = f.group_pitch.value_or(1);
   p.deterministic = !f.any_order;
   p.d.type = adds(p.epilogue) ? DType::fp32 : default_output(p.a.type);
   take("type", f.d, p.d.type, error);

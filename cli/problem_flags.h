@@ -22,6 +22,8 @@ struct ProblemFlags {
   std::string shape;  // MxNxK; replaces --m, --n and --k
   std::optional<i64> m, n, k;
   i64 batch = 1;
+  std::string groups = "none";
+  std::optional<int> group_pitch;
   std::string dtype, a, b, d;
   std::string a_layout = "k", b_layout = "k";
   std::optional<i64> ld_a, ld_b, ld_c, ld_d;

@@ -184,9 +184,12 @@ Result<void> verify_all(const VerifyFlags& flags, const Target& target, const Ch
   std::vector<Plan> plans;
   for (int i = 0; i < flags.problems; ++i) {
     const i64 largest = flags.largest > 0 ? flags.largest : target.device ? kLargestOnGpu : kLargestOnHost;
-    auto plan = checks.plan(
-        {.seed = flags.seed, .largest = largest, .exact = is_exact(i), .scattered = flags.any_strides}, i,
-        target);
+    auto plan = checks.plan({.seed = flags.seed,
+                             .largest = largest,
+                             .exact = is_exact(i),
+                             .scattered = flags.any_strides,
+                             .groups = true},
+                            i, target);
     if (!plan) {
       tally.refuse(plan.error().message);
       continue;

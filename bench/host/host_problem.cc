@@ -41,10 +41,11 @@ Extents extents_of_operands(const Problem& p) {
     return {spans.a, spans.b, spans.d, spans.d};
   }
   const i64 a_outer = outer_extent(p.a, p.m, p.k), b_outer = outer_extent(p.b, p.n, p.k);
-  return {elements_of(a_outer, p.a.ld, p.batch, p.a.batch_stride),
+  const i64 of_rows = matrices_of_rows(p);
+  return {elements_of(a_outer, p.a.ld, of_rows, p.a.batch_stride),
           elements_of(b_outer, p.b.ld, p.batch, p.b.batch_stride),
-          elements_of(p.m, p.c.ld, p.batch, p.c.batch_stride),
-          elements_of(p.m, p.d.ld, p.batch, p.d.batch_stride)};
+          elements_of(p.m, p.c.ld, of_rows, p.c.batch_stride),
+          elements_of(p.m, p.d.ld, of_rows, p.d.batch_stride)};
 }
 
 std::vector<u8> random_elements(DType type, i64 count, std::mt19937_64& random) {
@@ -59,6 +60,22 @@ std::vector<float> random_scales(i64 count, std::mt19937_64& random) {
   std::uniform_real_distribution<float> value(0.5f, 1.5f);
   for (float& scale : scales) scale = value(random);
   return scales;
+}
+
+/// Returns a table of groups of random sizes. One in four has any numbers, which must be safe too.
+std::vector<int> random_table(const Problem& p, std::mt19937_64& random) {
+  if (!has_groups(p)) return {};
+  const int rows = static_cast<int>(p.m), groups = static_cast<int>(p.batch);
+  const int most = p.groups.kind == GroupKind::counts ? std::min(p.groups.pitch, rows) : rows;
+  std::vector<int> numbers(static_cast<size_t>(groups));
+  for (int& number : numbers) number = std::uniform_int_distribution<int>(0, most)(random);
+  if (random() % 4 == 0) {
+    for (int& number : numbers)
+      if (random() % 2 == 0) number = static_cast<int>(random());
+  } else if (p.groups.kind == GroupKind::ends) {
+    std::sort(numbers.begin(), numbers.end());
+  }
+  return numbers;
 }
 
 double scale_at(ScaleMode mode, const std::vector<float>& scales, i64 index) {
@@ -88,10 +105,12 @@ HostProblem::HostProblem(const Problem& problem, float alpha, float beta, u64 se
   a_ = random_elements(p.a.type, count.a, random);
   b_ = random_elements(p.b.type, count.b, random);
   if (p.epilogue.residual) c_ = random_elements(p.epilogue.c_type, count.c, random);
-  if (p.epilogue.bias != Bias::none) bias_ = random_elements(p.epilogue.bias_type, p.n, random);
+  if (p.epilogue.bias != Bias::none)
+    bias_ = random_elements(p.epilogue.bias_type, column_vectors(p) * p.n, random);
   scale_a_ = random_scales(scale_a_count(p), random);
   scale_b_ = random_scales(scale_b_count(p), random);
   scale_d_ = random_scales(p.epilogue.scale_d == ScaleMode::none ? 0 : 1, random);
+  groups_ = random_table(p, random);
   const i64 d_count = count.d;
   d_.assign(static_cast<size_t>(d_count * bytes_of(p.d.type)), 0xff);  // all bits set is NaN in every type
   if (adds(p.epilogue)) d_ = random_elements(p.d.type, d_count, random);
@@ -178,7 +197,8 @@ HostBuffers HostProblem::buffers(void* d) const {
           .scale_a = scale_a_.data(),
           .scale_b = scale_b_.data(),
           .bias = bias_.data(),
-          .scale_d = scale_d_.data()};
+          .scale_d = scale_d_.data(),
+          .groups = groups_.data()};
 }
 
 HostComparison HostProblem::compare() const {
@@ -194,21 +214,50 @@ void HostProblem::compare_products(HostComparison& found) const {
   const Problem& p = problem_;
   std::vector<u8> before = old_d_;  // a copy that is only read
   const HostBuffers operands = buffers(before.data());
-  for (i64 batch = 0; batch < p.batch; ++batch) {
-    for (i64 row = 0; row < p.m; ++row) {
-      for (i64 column = 0; column < d_columns(p); ++column) {
-        const ElementIndex at{batch, row, column};
-        Bounded value = bounded(at);
-        value.error *= kLargestSlope;
-        if (p.epilogue.gated) {
-          const Bounded up = bounded({batch, row, column + p.n / 2});
-          value.error = value.error * (up.most + up.error) + value.most * up.error;
-        }
-        const double exact = reference_element(p, operands, {.alpha = alpha_, .beta = beta_}, at);
-        if (judge(d_index(p, at), exact, value.error, found))
-          found.example = fmt::format("D[{}][{},{}] {}", batch, row, column, found.example);
-      }
+  if (!has_groups(p)) {
+    for (i64 batch = 0; batch < p.batch; ++batch)
+      for (i64 row = 0; row < p.m; ++row) compare_row(operands, batch, row, found);
+    return;
+  }
+  const std::vector<GroupRows> groups = rows_of_groups(p, groups_.data());
+  for (i64 group = 0; group < p.batch; ++group)
+    for (i64 row = groups[static_cast<size_t>(group)].begin; row < groups[static_cast<size_t>(group)].end;
+         ++row)
+      compare_row(operands, group, row, found);
+  compare_rows_of_no_group(groups, found);
+}
+
+void HostProblem::compare_row(const HostBuffers& operands, i64 batch, i64 row, HostComparison& found) const {
+  const Problem& p = problem_;
+  for (i64 column = 0; column < d_columns(p); ++column) {
+    const ElementIndex at{batch, row, column};
+    Bounded value = bounded(at);
+    value.error *= kLargestSlope;
+    if (p.epilogue.gated) {
+      const Bounded up = bounded({batch, row, column + p.n / 2});
+      value.error = value.error * (up.most + up.error) + value.most * up.error;
     }
+    const double exact = reference_element(p, operands, {.alpha = alpha_, .beta = beta_}, at);
+    if (judge(d_index(p, at), exact, value.error, found))
+      found.example = fmt::format("D[{}][{},{}] {}", batch, row, column, found.example);
+  }
+}
+
+void HostProblem::compare_rows_of_no_group(const std::vector<GroupRows>& groups,
+                                           HostComparison& found) const {
+  const Problem& p = problem_;
+  std::vector<bool> used(static_cast<size_t>(p.m));
+  for (const GroupRows& rows : groups) std::fill(used.begin() + rows.begin, used.begin() + rows.end, true);
+  const size_t bytes = static_cast<size_t>(p.d.ld * bytes_of(p.d.type));
+  for (size_t row = 0; row < used.size(); ++row) {
+    const auto begin = static_cast<std::ptrdiff_t>(row * bytes),
+               end = begin + static_cast<std::ptrdiff_t>(bytes);
+    const bool last = row + 1 == used.size();
+    if (used[row] ||
+        std::equal(d_.begin() + begin, last ? d_.end() : d_.begin() + end, old_d_.begin() + begin))
+      continue;
+    if (found.wrong++ == 0)
+      found.example = fmt::format("row {} of D belongs to no group and was written", row);
   }
 }
 

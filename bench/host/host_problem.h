@@ -57,6 +57,10 @@ class HostProblem {
   /// the caller then adds its coordinates to found.example.
   bool judge(i64 d, double exact, double error, HostComparison& found) const;
   void compare_products(HostComparison& found) const;
+  /// Compares one row of D. `operands`: those of the reference.
+  void compare_row(const HostBuffers& operands, i64 batch, i64 row, HostComparison& found) const;
+  /// Checks that rows that belong to no group are as they were.
+  void compare_rows_of_no_group(const std::vector<GroupRows>& groups, HostComparison& found) const;
   /// Compares D of a convolution, gaps between pixels included.
   void compare_convolution(HostComparison& found) const;
 
@@ -64,6 +68,7 @@ class HostProblem {
   float alpha_, beta_;
   std::vector<u8> a_, b_, c_, d_, old_d_, bias_;
   std::vector<float> scale_a_, scale_b_, scale_d_;
+  std::vector<int> groups_;  // the table, of random sizes
 };
 
 }  // namespace sluice::bench

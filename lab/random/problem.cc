@@ -39,6 +39,16 @@ void scatter(Dice& dice, Problem& p) {
   p.c.ld = std::max<i64>(p.n, 1) + dice.below(5);
 }
 
+/// Makes the rows those of groups. Requires what products of groups require.
+void group_rows(Dice& dice, Problem& p) {
+  p.batch = 1 + dice.below(dice.one_in(4) ? 40 : 6);
+  p.a.batch_stride = p.c.batch_stride = p.d.batch_stride = 0;
+  if (dice.one_in(2))
+    p.groups = {GroupKind::ends, dice.one_in(2) ? 1 : 1 << dice.below(8)};
+  else
+    p.groups = {GroupKind::counts, 1 + dice.below(40)};
+}
+
 WeightFormat random_format(Dice& dice, const FormatSpec& formats) {
   WeightFormat f = formats.fixed;
   if (formats.any_group) f.group = dice.any_of(std::array{0, 32, 64, 128});
@@ -95,7 +105,9 @@ Problem random_problem(const RandomSpec& spec, int index) {
                           : padded_ld(dice, d_columns(p), p.d.type);  // a pitch that TMA can store
   p.c.type = e.c_type;
   p.c.ld = std::max<i64>(p.n, 1);
-  if (!fp8 && (spec.scattered || dice.one_in(3))) scatter(dice, p);
+  const bool scattered = !fp8 && (spec.scattered || dice.one_in(3));
+  if (scattered) scatter(dice, p);
+  if (spec.groups && !scattered && p.a.major == Major::k && !adds(e) && dice.one_in(6)) group_rows(dice, p);
   return p;
 }
 

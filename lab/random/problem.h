@@ -17,6 +17,7 @@ struct RandomSpec {
   i64 largest = 1024;      // upper limit of m, n and k; for convolutions, its cube limits the multiply-adds
   bool exact = true;       // true: the data are whole numbers, so GELU and SiLU are left out
   bool scattered = false;  // true: only 16-bit inputs with any strides and addresses
+  bool groups = false;     // true: one in six products has rows of groups, where its layouts allow that
 };
 
 Problem random_problem(const RandomSpec& spec, int index);

@@ -89,10 +89,9 @@ class Problem:
     - ``update`` = "set". "add" is ``D += alpha * scale_a * scale_b * A B``, into an fp32 D, without bias, activation
       and C.
     - ``deterministic`` = True: every run gives the same bits. False lets split-K slices be added to D in any order.
-    - ``groups`` = "none". "ends" and "counts": the rows of A, C and D belong to ``batch`` groups, and each group has its own
-      matrix of B, vector of ``scale_b``, blocks of ``scale_b`` and bias (docs/groups.md). ``m`` is the number of rows of all groups.
-      How many rows a group has stands in a table on the GPU: "ends" has one past the last row of each group, "counts" the rows of
-      each.
+    - ``groups`` = "none". With "ends" or "counts", rows of A, C and D belong to ``batch`` groups, ``m`` rows in all. Each group has
+      its own matrix of B, scales of B and bias (docs/groups.md). A table on the GPU says which rows a group has: "ends" has one
+      past the last row of each group, "counts" the rows of each.
     - ``group_pitch`` = 1: a group begins at a multiple of so many rows ("ends"), or group g at row g * ``group_pitch`` ("counts").
     - ``packed`` = None: B is a matrix. With a ``WeightFormat``, B is n x k weights W that are packed in that format
       (docs/packed.md), and ``D = act(scale_a * A W^T + bias) + C``. A is fp16, bf16, or e4m3, which alone has scales. C has D's

@@ -54,6 +54,15 @@ struct Verifier::Impl {
     params.log = log_slot;
     return launch(*fill, ceil_div(params.first_chunk[kRegionCount], i64{kThreadsPerBlock}), params, stream);
   }
+
+  Result<void> fill_all(const ProblemData& data, Stream stream) const {
+    SLUICE_TRY(fill_or_prove(data, nullptr, stream));
+    const std::vector<int> table = table_of(data.problem(), data.spec().routing, data.spec().seed);
+    if (table.empty()) return {};
+    const i64 offset =
+        reinterpret_cast<const u8*>(data.args().groups) - static_cast<const u8*>(data.memory_->data());
+    return data.memory_->upload_async(table.data(), {offset, static_cast<i64>(4 * table.size())}, stream);
+  }
 };
 
 Result<Verifier> Verifier::create(const Device& device, int log_slots) {
@@ -97,10 +106,11 @@ Result<ProblemData> Verifier::make_data(const Problem& problem, const DataSpec& 
                 .scale_b = e.scale_b != ScaleMode::none ? as<float>(r[6]) : nullptr,
                 .scale_d = e.scale_d != ScaleMode::none ? as<float>(r[7]) : nullptr,
                 .bias = e.bias != Bias::none ? as<void>(r[4]) : nullptr,
+                .groups = has_groups(problem) ? as<int>(r[kRegionGroups]) : nullptr,
                 .alpha = spec.alpha,
                 .beta = spec.beta};
   data.memory_ = std::move(arena);
-  SLUICE_TRY(impl_->fill_or_prove(data, nullptr, stream));
+  SLUICE_TRY(impl_->fill_all(data, stream));
   return data;
 }
 
@@ -122,7 +132,7 @@ Result<void> Verifier::refill(ProblemData& data, const DataSpec& given, Stream s
   data.args_.alpha = spec.alpha;
   data.args_.beta = spec.beta;
   data.spec_ = spec;
-  return impl_->fill_or_prove(data, nullptr, stream);
+  return impl_->fill_all(data, stream);
 }
 
 Result<void> Verifier::enqueue_check(const ProblemData& data, const CheckSpec& spec, int slot,
@@ -139,7 +149,7 @@ Result<void> Verifier::enqueue_check(const ProblemData& data, const CheckSpec& s
   const Problem p = verify::judged_problem(data.problem());
   const gemm::Args& args = data.args();
   const i64 rows = ceil_div(p.m, i64{kCheckTile}), columns = ceil_div(d_columns(p), i64{kCheckTile});
-  const i64 blocks = rows * columns * p.batch;
+  const i64 blocks = rows * columns * matrices_of_rows(p);
   if (blocks == 0) return {};
   const double products = static_cast<double>(blocks) * kCheckTile * kCheckTile * static_cast<double>(p.k);
   const double every =
@@ -154,6 +164,7 @@ Result<void> Verifier::enqueue_check(const ProblemData& data, const CheckSpec& s
                            .scale_b = args.scale_b,
                            .scale_d = args.scale_d,
                            .bias = args.bias,
+                           .groups = args.groups,
                            .alpha = args.alpha,
                            .beta = args.beta,
                            .activation_error = spec.activation_error,

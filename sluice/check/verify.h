@@ -20,12 +20,16 @@ namespace sluice {
 
 class DeviceBuffer;
 
+/// How rows are spread over groups. any: numbers that are no table; every kernel must be safe with them.
+enum class Routing : u8 { balanced, skewed, one, any };
+
 /// Contents of a problem's operands. Equal specs give equal bits.
 struct DataSpec {
   u64 seed = 1;
   FillSpec a{}, b{}, c{}, bias{};
   FillSpec scale_a{.kind = Fill::powers}, scale_b{.kind = Fill::powers}, scale_d{.kind = Fill::powers};
-  FillSpec d{.kind = Fill::normal};  // D's old contents, if the product is added to D; else D is poison
+  FillSpec d{.kind = Fill::normal};     // D's old contents, if the product is added to D; else D is poison
+  Routing routing = Routing::balanced;  // spreads rows over groups
   float alpha = 1.0f, beta = 0.0f;
   int element_shift = 0;  // C, bias and scales start this many elements after a multiple of 16 bytes
   int d_shift = 0;        // like element_shift, for D; only with StorePath::direct

@@ -65,7 +65,7 @@ Operand matrix_operand(const char* name, const Matrix& x, const Problem& p, i64 
           x,
           inner_extent(x, rows, p.k),
           outer_extent(x, rows, p.k),
-          p.batch,
+          is_a ? matrices_of_rows(p) : p.batch,
           is_a ? spec.a : spec.b,
           shift_of(x, is_a ? spec.seed : ~spec.seed)};
 }
@@ -86,20 +86,21 @@ Result<DataLayout> lay_out(const Problem& given, const DataSpec& spec) {
   const bool conv = is_conv(p.conv);
   Matrix c = p.c;
   c.type = e.c_type;
-  const i64 c_rows = e.residual ? p.m : 0, bias_count = e.bias == Bias::none ? 0 : p.n;
+  const i64 c_rows = e.residual ? p.m : 0, bias_count = e.bias == Bias::none ? 0 : column_vectors(p) * p.n;
   const Operand operands[kRegionCount] = {
       conv ? tensor_operand("A", p.a, verify::a_shape(p.conv), spec.a)
            : matrix_operand("A", p.a, p, p.m, spec),
       conv ? tensor_operand("B", p.b, verify::b_shape(p.conv), spec.b)
            : matrix_operand("B", p.b, p, p.n, spec),
-      {"C", c, p.n, c_rows, p.batch, spec.c, spec.element_shift},
-      {"D", p.d, d_columns(p), p.m, p.batch, adds(e) ? spec.d : FillSpec{.kind = Fill::poison},
+      {"C", c, p.n, c_rows, matrices_of_rows(p), spec.c, spec.element_shift},
+      {"D", p.d, d_columns(p), p.m, matrices_of_rows(p), adds(e) ? spec.d : FillSpec{.kind = Fill::poison},
        spec.d_shift != 0 ? spec.d_shift : shift_of(p.d, spec.seed + 1)},
       vector_operand("bias", e.bias_type, bias_count, spec.bias, spec.element_shift),
       vector_operand("scale_a", DType::fp32, scale_a_count(p), spec.scale_a, spec.element_shift),
       vector_operand("scale_b", DType::fp32, scale_b_count(p), spec.scale_b, spec.element_shift),
       vector_operand("scale_d", DType::fp32, e.scale_d == ScaleMode::none ? 0 : 1, spec.scale_d,
-                     spec.element_shift)};
+                     spec.element_shift),
+      vector_operand("groups", DType::fp32, has_groups(p) ? p.batch : 0, {.kind = Fill::poison}, 0)};
   DataLayout layout{};
   for (int i = 0; i < kRegionCount; ++i) {
     SLUICE_TAKE(Region region, region_of(operands[i], seed_of(spec, i)));
@@ -108,6 +109,48 @@ Result<DataLayout> lay_out(const Problem& given, const DataSpec& spec) {
     layout.bytes += region.span_bytes;
   }
   return layout;
+}
+
+std::vector<int> table_of(const Problem& p, Routing routing, u64 seed) {
+  if (!has_groups(p)) return {};
+  const i64 groups = p.batch, pitch = p.groups.pitch;
+  const bool counts = p.groups.kind == GroupKind::counts;
+  std::vector<int> table(static_cast<size_t>(groups));
+  if (routing == Routing::any) {
+    for (size_t g = 0; g < table.size(); ++g) {
+      const u64 random = verify::hash(seed, g);
+      table[g] = random % 3 == 0 ? static_cast<int>(random >> 32)
+                                 : static_cast<int>(random >> 32) % (static_cast<int>(p.m) + 2);
+    }
+    return table;
+  }
+  const i64 chosen = verify::pick(verify::hash(seed, 0x67), static_cast<int>(groups));
+  // The share of all rows that belong to groups before g.
+  const auto share_before = [&](i64 g) -> double {
+    if (routing == Routing::one) return g > chosen ? 1.0 : 0.0;
+    const double even = static_cast<double>(g) / static_cast<double>(groups);
+    return routing == Routing::balanced ? even
+           : even < 0.875               ? even * (0.5 / 0.875)
+                                        : 0.5 + (even - 0.875) * 4;
+  };
+  i64 end = 0;
+  for (i64 g = 0; g < groups; ++g) {
+    if (counts) {
+      // Rows of this group out of those of all; a group has room for `pitch`, and the last ones for less.
+      const double rows = (share_before(g + 1) - share_before(g)) * static_cast<double>(p.m);
+      const i64 room = std::clamp<i64>(p.m - g * pitch, 0, pitch);
+      table[static_cast<size_t>(g)] = static_cast<int>(std::min(static_cast<i64>(std::ceil(rows)), room));
+      continue;
+    }
+    // Whole pitches are shared out. Of a group's last pitch some rows pad.
+    const i64 units = p.m / pitch,
+              until = static_cast<i64>(share_before(g + 1) * static_cast<double>(units)) * pitch;
+    const bool grows = until > round_up(end, pitch);
+    if (grows)
+      end = until - verify::pick(verify::hash(seed, 0x70 + static_cast<u64>(g)), static_cast<int>(pitch));
+    table[static_cast<size_t>(g)] = static_cast<int>(end);
+  }
+  return table;
 }
 
 i64 data_bytes(const Problem& problem, const DataSpec& spec) {
@@ -183,6 +226,7 @@ DataSpec exact_data(const Problem& problem, u64 seed) {
   spec.beta =
       !e.residual || beta_choice == 0 ? 0.0f : (r & 8 ? -1.0f : 1.0f) * power(r << 8 & 0xffffffff, -1, 1);
   if (spec.beta == 0.0f) spec.c.kind = Fill::poison;
+  spec.routing = static_cast<Routing>(verify::pick(r >> 16, 4));
   return spec;
 }
 
@@ -223,6 +267,7 @@ DataSpec real_data(const Problem& problem, u64 seed) {
   spec.alpha = 0.1f + 0.01f * static_cast<float>(verify::pick(r >> 32, 200));
   spec.beta = problem.epilogue.residual && (r & 6) != 0 ? -0.7f : 0.0f;
   if (spec.beta == 0.0f) spec.c.kind = Fill::poison;
+  spec.routing = static_cast<Routing>(verify::pick(r >> 16, 4));
   return spec;
 }
 

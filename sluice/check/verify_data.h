@@ -20,4 +20,9 @@ struct DataLayout {
 /// values), invalid_size (more than 2^58 elements, or a negative size).
 Result<DataLayout> lay_out(const Problem& problem, const DataSpec& spec);
 
+/// Returns the table of the problem's groups; empty if it has none. balanced: sizes differ by one pitch
+/// (ends) or are alike; skewed: the last eighth of the groups has half of the rows; one: all rows belong to
+/// one group, as many as fit it.
+std::vector<int> table_of(const Problem& problem, Routing routing, u64 seed);
+
 }  // namespace sluice

@@ -188,6 +188,8 @@ class Machine {
     else
       WgmmaSs<kConfig>::issue(sums_, a, b, fresh);
   }
+  /// The stage holds this k-tile, and the group has no rows in it.
+  SLUICE_DEVICE void pass_stage(int, const Tile&, int) {}
   /// Waits until all products have finished except those of the newest issue_mma.
   SLUICE_DEVICE void wait_mma_but_newest() { ptx::wgmma_wait_group<1>(); }
   SLUICE_DEVICE void wait_mma() {

@@ -220,6 +220,18 @@ SLUICE_DEVICE void multiply_tile_promoted(Machine& machine, RingPosition& ring, 
   }
 }
 
+/// Releases the stages of a tile in which this math group has no rows. It waits for each, because a stage
+/// that was released before it is full would count for the next pass over the ring.
+template <class Machine>
+SLUICE_DEVICE void pass_tile(Machine& machine, RingPosition& ring, const Tile& tile) {
+  for (int k_tile = 0; k_tile < tile.k_tiles; ++k_tile) {
+    machine.wait_full(ring.stage, ring.phase);
+    machine.pass_stage(ring.stage, tile, k_tile);
+    machine.release_stage(ring.stage);
+    ring.advance(machine.config().stages);
+  }
+}
+
 /// Waits for the products that multiply_tile() left in flight, and releases their stage.
 template <class Machine>
 SLUICE_DEVICE void finish_tile(Machine& machine, const RingPosition& ring, int k_tiles) {
@@ -307,6 +319,10 @@ SLUICE_DEVICE void math_role(Machine& machine) {
     const Tile tile = tiles.tile();
     if (ping_pong && tiles.ordinal % kMathGroups != group) {
       ring.skip(tile.k_tiles, machine.config().stages);
+      continue;
+    }
+    if (may_lack_rows(machine.config()) && !machine.has_rows(tile)) {
+      pass_tile(machine, ring, tile);
       continue;
     }
     const Tile own = own_part(machine.config(), tile, machine.cta_rank());

@@ -91,18 +91,19 @@ SLUICE_DEVICE bool fits_fp32(double x) {
 SLUICE_DEVICE Expected before_activation(const CheckParams& p, const Sum& sum, i64 batch, i64 row,
                                          i64 column) {
   const Epilogue& e = p.problem.epilogue;
+  const i64 vector = column_index(p.problem, batch, column);
   double scale = p.alpha;
   if (!is_block_scaled(e) && e.scale_a != ScaleMode::none && scale != 0.0)
     scale *= p.scale_a[e.scale_a == ScaleMode::vector ? row : 0];
   if (!is_block_scaled(e) && e.scale_b != ScaleMode::none && scale != 0.0)
-    scale *= p.scale_b[e.scale_b == ScaleMode::vector ? column : 0];
+    scale *= p.scale_b[e.scale_b == ScaleMode::vector ? vector : 0];
   const double product =
       p.alpha == 0.0f ? 0.0 : scale * sum.value;  // alpha = 0: A, B and scales are not read
   double residual = 0, bias = 0;
   if (e.residual && p.beta != 0.0f)
     residual = p.beta * load(e.c_type, p.c, batch * p.problem.c.batch_stride + row * p.problem.c.ld + column);
   if (adds(e)) residual = decode(p.problem.d.type, old_bits(p, batch, row, column));
-  if (e.bias != Bias::none) bias = load(e.bias_type, p.bias, column);
+  if (e.bias != Bias::none) bias = load(e.bias_type, p.bias, vector);
   const double x = product + residual + bias;
 
   const double limit = exact_sum_limit(p.problem.a.type);
@@ -306,15 +307,20 @@ SLUICE_DEVICE void sum_block(const CheckParams& p, KBlock& shared, i64 batch, i6
   }
 }
 
-SLUICE_DEVICE void check_block(const CheckParams& p, KBlock& shared, i64 batch, i64 row_begin,
-                               i64 column_begin, Findings& findings) {
+/// Where a block of D lies, and which of its rows are checked: those of one matrix or one group.
+struct BlockAt {
+  i64 batch, row, column;  // its matrix of B, and its first row and column
+  i64 row_low, row_high;
+};
+
+SLUICE_DEVICE void check_block(const CheckParams& p, KBlock& shared, const BlockAt& at, Findings& findings) {
   const Problem& problem = p.problem;
   const int row_in = threadIdx.x / kSide, column_in = threadIdx.x % kSide;
   Sum sums[2][2][2];  // the last index: gate and up
 #pragma unroll 1
   for (int side = 0; side < (problem.epilogue.gated ? 2 : 1); ++side) {
     Sum of_side[2][2];
-    sum_block(p, shared, batch, row_begin, column_begin + side * (problem.n / 2), of_side);
+    sum_block(p, shared, at.batch, at.row, at.column + side * (problem.n / 2), of_side);
 #pragma unroll
     for (int r = 0; r < 2; ++r)
 #pragma unroll
@@ -324,9 +330,9 @@ SLUICE_DEVICE void check_block(const CheckParams& p, KBlock& shared, i64 batch, 
   for (int r = 0; r < 2; ++r)
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
-      const i64 row = row_begin + row_in + r * kSide, column = column_begin + column_in + c * kSide;
-      if (row < problem.m && column < d_columns(problem))
-        judge_element(p, sums[r][c], batch, row, column, findings);
+      const i64 row = at.row + row_in + r * kSide, column = at.column + column_in + c * kSide;
+      if (row >= at.row_low && row < at.row_high && column < d_columns(problem))
+        judge_element(p, sums[r][c], at.batch, row, column, findings);
     }
 }
 
@@ -337,15 +343,49 @@ SLUICE_DEVICE bool is_selected(const CheckParams& p, i64 block, i64 block_row, i
 }
 
 /// For a block whose values are not checked: checks that it was written.
-SLUICE_DEVICE void find_unwritten(const CheckParams& p, i64 batch, i64 row_begin, i64 column_begin) {
+SLUICE_DEVICE void find_unwritten(const CheckParams& p, const BlockAt& at) {
   if (adds(p.problem.epilogue) || p.judge == Judge::unwritten) return;
   const Matrix& d = p.problem.d;
   for (int i = threadIdx.x; i < kCheckTile * kCheckTile; i += kCheckThreads) {
-    const i64 row = row_begin + i / kCheckTile, column = column_begin + i % kCheckTile;
-    if (row >= p.problem.m || column >= d_columns(p.problem)) continue;
-    const u32 got = load_bits(d.type, p.d, batch * d.batch_stride + row * d.ld + column);
+    const i64 row = at.row + i / kCheckTile, column = at.column + i % kCheckTile;
+    if (row < at.row_low || row >= at.row_high || column >= d_columns(p.problem)) continue;
+    const u32 got = load_bits(d.type, p.d, at.batch * d.batch_stride + row * d.ld + column);
     if (got == poison_of(d.type))
-      report_wrong(p.log, {batch, row, column, 0.0, decode(d.type, got), 0.0}, true);
+      report_wrong(p.log, {at.batch, row, column, 0.0, decode(d.type, got), 0.0}, true);
+  }
+}
+
+/// The rows of each group.
+struct GroupList {
+  int begin[kMostGroups], end[kMostGroups];
+};
+
+SLUICE_DEVICE void read_groups(const CheckParams& p, GroupList& groups) {
+  const int count = static_cast<int>(p.problem.batch), total = static_cast<int>(p.problem.m);
+  for (int g = threadIdx.x; g < count; g += kCheckThreads) groups.end[g] = p.groups[g];
+  __syncthreads();
+  for (int g = 0, before = 0; threadIdx.x == 0 && g < count; ++g) {
+    const int number = groups.end[g];
+    const GroupRows rows =
+        group_rows_of(p.problem.groups.kind, p.problem.groups.pitch, total, g, number, before);
+    before = max(before, min(number, total));
+    groups.begin[g] = rows.begin, groups.end[g] = rows.end;
+  }
+  __syncthreads();
+}
+
+/// Checks that rows that belong to no group still have D's fill.
+SLUICE_DEVICE void find_written(const CheckParams& p, const GroupList& groups, i64 row_begin,
+                                i64 column_begin) {
+  const Matrix& d = p.problem.d;
+  for (int i = threadIdx.x; i < kCheckTile * kCheckTile; i += kCheckThreads) {
+    const i64 row = row_begin + i / kCheckTile, column = column_begin + i % kCheckTile;
+    bool used = row >= p.problem.m || column >= d_columns(p.problem);
+    for (int g = 0; g < p.problem.batch; ++g) used |= row >= groups.begin[g] && row < groups.end[g];
+    if (used) continue;
+    const u32 got = load_bits(d.type, p.d, row * d.ld + column);
+    if (got != poison_of(d.type))
+      report_wrong(p.log, {-1, row, column, 0.0, decode(d.type, got), 0.0}, false);
   }
 }
 
@@ -375,21 +415,34 @@ SLUICE_DEVICE void publish(CheckLog* log, Findings findings, u64 checked) {
 
 SLUICE_DEVICE void check_output(const CheckParams& p) {
   __shared__ KBlock shared;
+  __shared__ GroupList groups;
+  const Problem& problem = p.problem;
+  if (has_groups(problem)) read_groups(p, groups);
   Findings findings;
   u64 checked = 0;
+  const auto check = [&](const BlockAt& at, bool selected) {
+    if (!selected) return find_unwritten(p, at);
+    check_block(p, shared, at, findings);
+    const i64 columns = d_columns(problem) - at.column;
+    checked += static_cast<u64>((at.row_high - at.row_low) * (columns < kCheckTile ? columns : kCheckTile));
+  };
   const i64 per_matrix = p.block_rows * p.block_columns;
-  for (i64 block = blockIdx.x; block < per_matrix * p.problem.batch; block += gridDim.x) {
+  for (i64 block = blockIdx.x; block < per_matrix * matrices_of_rows(problem); block += gridDim.x) {
     const i64 batch = block / per_matrix, in_matrix = block - batch * per_matrix;
     const i64 block_row = in_matrix / p.block_columns, block_column = in_matrix - block_row * p.block_columns;
     const i64 row = block_row * kCheckTile, column = block_column * kCheckTile;
-    if (!is_selected(p, block, block_row, block_column)) {
-      find_unwritten(p, batch, row, column);
+    const i64 row_end = row + kCheckTile < problem.m ? row + kCheckTile : problem.m;
+    const bool selected = is_selected(p, block, block_row, block_column);
+    if (!has_groups(problem)) {
+      check({batch, row, column, row, row_end}, selected);
       continue;
     }
-    check_block(p, shared, batch, row, column, findings);
-    const i64 rows = p.problem.m - row, columns = d_columns(p.problem) - column;
-    checked += static_cast<u64>((rows < kCheckTile ? rows : kCheckTile) *
-                                (columns < kCheckTile ? columns : kCheckTile));
+    for (int g = 0; g < problem.batch; ++g) {
+      const i64 low = groups.begin[g] > row ? groups.begin[g] : row;
+      const i64 high = groups.end[g] < row_end ? groups.end[g] : row_end;
+      if (low < high) check({g, row, column, low, high}, selected);
+    }
+    find_written(p, groups, row, column);
   }
   publish(p.log, findings, checked);
 }

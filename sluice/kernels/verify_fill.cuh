@@ -51,9 +51,9 @@ SLUICE_DEVICE Chunk make_chunk(const Region& r, i64 byte) {
   return chunk;
 }
 
-/// Bits of a word that must be unchanged: all, or in D those outside its elements.
-SLUICE_DEVICE u32 kept_bits(u32 inside4, bool is_output) {
-  if (!is_output) return ~0u;
+/// Bits of a word that must be unchanged: all, or those outside the elements of a region that another writes.
+SLUICE_DEVICE u32 kept_bits(u32 inside4, bool is_written) {
+  if (!is_written) return ~0u;
   u32 mask = 0;
   for (int i = 0; i < 4; ++i) mask |= inside4 >> i & 1 ? 0 : 0xffu << (8 * i);
   return mask;
@@ -80,9 +80,10 @@ SLUICE_DEVICE void fill_regions(const FillParams& params) {
     }
     const uint4 found = *target;
     const u32 words[] = {found.x, found.y, found.z, found.w};
+    const bool is_written = region == kRegionD || region == kRegionGroups;
     u32 difference = 0;
     for (int w = 0; w < 4; ++w)
-      difference |= (words[w] ^ chunk.words[w]) & kept_bits(chunk.inside >> (4 * w), region == kRegionD);
+      difference |= (words[w] ^ chunk.words[w]) & kept_bits(chunk.inside >> (4 * w), is_written);
     if (difference != 0) report_damage(params.log, static_cast<u64>(reinterpret_cast<size_t>(target)));
   }
 }

@@ -44,13 +44,13 @@ struct Region {
   DType type = DType::bf16;
 };
 
-inline constexpr int kRegionCount = 8;  // a, b, c, d, bias, scale_a, scale_b, scale_d
-inline constexpr int kRegionD = 3;
+inline constexpr int kRegionCount = 9;  // a, b, c, d, bias, scale_a, scale_b, scale_d, the table of groups
+inline constexpr int kRegionD = 3, kRegionGroups = 8;
 
 struct CheckLog;
 
 /// log == nullptr: fills every chunk. Else compares every chunk with its fill and counts the differences; in
-/// D, only outside its elements.
+/// D and the table of groups, only outside their elements.
 struct FillParams {
   Region regions[kRegionCount];
   i64 first_chunk[kRegionCount + 1];  // prefix sums of span_bytes / kChunkBytes
@@ -78,6 +78,7 @@ struct CheckParams {
   const float* scale_b;
   const float* scale_d;
   const void* bias;
+  const int* groups;
   float alpha, beta;
   double activation_error;  // absolute, in addition to our own error of GELU or SiLU; for other libraries
                             // that approximate these

@@ -128,6 +128,10 @@ SLUICE_HD constexpr bool multicasts(const KernelConfig& c) {
 SLUICE_HD constexpr bool has_groups(const KernelConfig& c) {
   return c.groups.kind != GroupKind::none;
 }
+/// Returns whether a math group may have no row of a tile, whose products it then leaves out.
+SLUICE_HD constexpr bool may_lack_rows(const KernelConfig& c) {
+  return has_groups(c) && c.schedule == Schedule::cooperative;
+}
 /// True if the kernel reads the problem's table, and has room for its groups.
 SLUICE_HD constexpr bool reads_groups_of(const KernelConfig& c, const Problem& p) {
   return c.groups.kind == p.groups.kind && (!has_groups(p) || p.batch <= c.groups.most);

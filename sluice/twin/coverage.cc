@@ -165,10 +165,26 @@ std::optional<Failure> check_conv_outputs(const Scenario& scenario) {
 
 using TilePart = std::array<int, 4>;  // m_offset with the group's row, n_offset, batch, cta along k
 
+/// Counts the parts of tiles, one per math group, that have products.
+size_t parts_with_products(const Scenario& scenario) {
+  const KernelConfig& config = scenario.config;
+  const TileGrid grid = scenario.grid();
+  size_t parts = 0;
+  for (int matrix = 0; matrix < grid.batch; ++matrix) {
+    if (scenario.k_tiles_of(matrix) == 0) continue;
+    size_t along_m = static_cast<size_t>(grid.rows) * config.cluster.m * combined_parts(config);
+    if (has_groups(config)) {
+      const GroupRows rows = GroupTable<GroupInts>{scenario.groups, config.groups.most}.rows(matrix);
+      along_m = static_cast<size_t>(ceil_div(rows.end - rows.begin, group_rows(config)));
+    }
+    parts += along_m * static_cast<size_t>(grid.columns * config.cluster.n);
+  }
+  return parts;
+}
+
 /// Checks that each k-tile is multiplied once, over all peers and all CTAs of a cluster along k.
 std::optional<Failure> check_products(std::span<const ClusterProgram> clusters) {
   const Scenario& scenario = clusters.front().scenario;
-  const TileGrid grid = scenario.grid();
   std::map<TilePart, std::vector<int>> multiplied;
   bool outside = false;
   each_step(clusters, [&](const ClusterProgram&, const Agent& agent, const Step& step) {
@@ -189,13 +205,7 @@ std::optional<Failure> check_products(std::span<const ClusterProgram> clusters) 
                        fmt::format("k-tile {} of rows from {}, columns from {} of matrix {} is multiplied {} "
                                    "times",
                                    k_tile, part[0], part[1], part[2], times[k_tile])};
-  size_t tiles = 0;  // tiles with k-tiles
-  for (int matrix = 0; matrix < grid.batch; ++matrix)
-    if (!has_groups(scenario.config) && scenario.k_tiles_of(matrix) != 0)
-      tiles += static_cast<size_t>(grid.rows) * grid.columns;
-  if (has_groups(scenario.config) && scenario.k != 0) tiles = static_cast<size_t>(scenario.list_size());
-  const size_t parts =
-      tiles * scenario.config.cluster.m * scenario.config.cluster.n * combined_parts(scenario.config);
+  const size_t parts = parts_with_products(scenario);
   if (multiplied.size() != parts)
     return Failure{FailureKind::accumulator_wrong,
                    fmt::format("products of {} of {} tiles", multiplied.size(), parts)};

@@ -55,6 +55,7 @@ const char* name_of(StepKind kind) {
     case StepKind::wait_full: return "wait_full";
     case StepKind::read_scales: return "read_scales";
     case StepKind::issue_mma: return "issue_mma";
+    case StepKind::pass_stage: return "pass_stage";
     case StepKind::retire_older: return "wait_mma_but_newest";
     case StepKind::retire_all: return "wait_mma";
     case StepKind::arrive_empty: return "release_stage";
@@ -104,6 +105,7 @@ std::string to_string(const Step& s) {
     case StepKind::write_scales:
     case StepKind::read_scales:
     case StepKind::issue_mma:
+    case StepKind::pass_stage:
       return fmt::format("{} stage {} {} k-tile {}", name_of(s.kind), s.stage, tile, s.k_tile);
     case StepKind::arrive_empty:
       return fmt::format("{} stage {}: {} arrivals at cta {}", name_of(s.kind), s.stage, s.count, s.target);

@@ -60,6 +60,7 @@ std::vector<OperandEvent> events_of(const Step& step, const KernelConfig& c) {
     case StepKind::wait_full:
     case StepKind::read_scales:
     case StepKind::issue_mma:
+    case StepKind::pass_stage:
     case StepKind::retire_older:
     case StepKind::retire_all:
     case StepKind::arrive_empty:

@@ -198,7 +198,7 @@ std::optional<Failure> annotate_signals(const Scenario& scenario, const std::str
   int turns = 0, staged = 0;
   std::vector<int> sent(scenario.ctas(), 0), given_back(scenario.ctas(), 0);
   for (Step& step : steps) {
-    if (step.kind == StepKind::issue_mma) {
+    if (step.kind == StepKind::issue_mma || step.kind == StepKind::pass_stage) {
       const auto found = passes.find(key_of(step));
       if (found == passes.end())
         return Failure{FailureKind::wrong_bytes,

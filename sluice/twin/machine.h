@@ -112,6 +112,10 @@ class Machine {
   void issue_mma(int unit, int stage, bool fresh) {
     record({.kind = StepKind::issue_mma, .fresh = fresh, .stage = stage, .unit = unit});
   }
+  void pass_stage(int stage, const Tile& tile, int k_tile) {
+    record(
+        {.kind = StepKind::pass_stage, .stage = stage, .tile = tile, .k_tile = tile.first_k_tile + k_tile});
+  }
   void wait_mma_but_newest() { record({.kind = StepKind::retire_older}); }
   void wait_mma() { record({.kind = StepKind::retire_all}); }
   void promote(int unit) { record({.kind = StepKind::promote, .unit = unit}); }

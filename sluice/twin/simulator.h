@@ -125,6 +125,8 @@ class Simulator {
   std::optional<Failure> do_load(State& s, int agent, const Step& step) const;
   /// Makes the copying role's writes visible to products. Until then they count as still in flight.
   void publish_strided(State& s, int cta, int stage) const;
+  /// Checks that the stage holds the step's k-tile.
+  std::optional<Failure> check_stage(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_mma(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_read_scales(State& s, int agent, const Step& step) const;
   std::optional<Failure> do_arrive(State& s, int agent, const Step& step) const;

@@ -104,6 +104,7 @@ std::optional<Failure> Simulator::do_step(State& s, int agent, const Step& step)
       return std::nullopt;
     case StepKind::read_scales: return do_read_scales(s, agent, step);
     case StepKind::issue_mma: return do_mma(s, agent, step);
+    case StepKind::pass_stage: return check_stage(s, agent, step);
     case StepKind::retire_older: reading(s, agent) &= ~0xffffu; return std::nullopt;
     case StepKind::retire_all: reading(s, agent) = 0; return std::nullopt;
     case StepKind::arrive_full:
@@ -168,7 +169,7 @@ void Simulator::publish_strided(State& s, int cta, int stage) const {
   }
 }
 
-std::optional<Failure> Simulator::do_mma(State& s, int agent, const Step& step) const {
+std::optional<Failure> Simulator::check_stage(State& s, int agent, const Step& step) const {
   const Agent at = agent_at(scenario_, agent);
   for (int slice = 0; slice < slices_; ++slice) {
     const SlotAt slot{at.cta, step.stage, slice};
@@ -186,6 +187,11 @@ std::optional<Failure> Simulator::do_mma(State& s, int agent, const Step& step) 
         (is_a ? load.tile.m_offset == step.tile.m_offset : load.tile.n_offset == step.tile.n_offset);
     if (!same) return fail(FailureKind::wrong_bytes, agent, step, "the stage holds " + to_string(load));
   }
+  return std::nullopt;
+}
+
+std::optional<Failure> Simulator::do_mma(State& s, int agent, const Step& step) const {
+  if (auto failure = check_stage(s, agent, step)) return failure;
   u32& word = reading(s, agent);
   word = older_and_newest(word) | static_cast<u32>(step.stage + 1) << kNewestShift;
   return std::nullopt;

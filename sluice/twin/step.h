@@ -22,6 +22,7 @@ enum class StepKind : u8 {
   wait_full,      // stage, parity
   read_scales,    // stage: into registers
   issue_mma,      // unit, stage, fresh
+  pass_stage,     // stage, tile, k_tile: has no rows there, and reads nothing
   retire_older,   // all products but the newest
   retire_all,     //
   arrive_empty,   // stage, count arrivals at CTA `target`

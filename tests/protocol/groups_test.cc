@@ -233,6 +233,21 @@ struct CountsNoCopy : Machine {
   }
 };
 
+/// Bug: a math group without rows releases stages that are not full yet. Use it where group 1 has no rows.
+struct ReleasesUnfilled : Machine {
+  using Machine::Machine;
+  void wait_full(int stage, u32 parity) {
+    if (math_group() == 0) Machine::wait_full(stage, parity);
+  }
+};
+/// Bug: the second math group takes its rows for the first one's, of which there are too few.
+struct LeavesOutRows : Machine {
+  using Machine::Machine;
+  bool has_rows(const Tile& tile) const {
+    return scenario_.row_end_of(tile) - tile.m_offset > math_group() * config().tile.m;
+  }
+};
+
 template <class Mutant>
 void expect_found(FailureKind kind, const Shape& shape, const std::vector<int>& rows) {
   const Scenario scenario = scenario_of(shape, rows);
@@ -249,6 +264,9 @@ TEST(groups, planted_bugs_are_found) {
   expect_found<ExpectsWholeTiles>(FailureKind::deadlock, small, {3});
   expect_found<ReadsTheListEarly>(FailureKind::before_the_wait, waits, {3});
   expect_found<CountsNoCopy>(FailureKind::store_buffer_overwritten, {.k_tiles = 1, .chunks = 3}, {64, 3});
+  const Shape shared{.schedule = Schedule::cooperative, .stages = 2, .k_tiles = 4};
+  expect_found<ReleasesUnfilled>(FailureKind::stage_unready, shared, {3});
+  expect_found<LeavesOutRows>(FailureKind::tile_missing, shared, {70});
 }
 
 }  // namespace

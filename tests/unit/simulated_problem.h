@@ -32,12 +32,15 @@ struct HostData {
       fill.first_chunk[i + 1] = fill.first_chunk[i] + layout->regions[i].span_bytes / kChunkBytes;
     }
     run_fill(nullptr);
+    const std::vector<int> table = table_of(problem, spec.routing, spec.seed);
+    std::copy(table.begin(), table.end(), reinterpret_cast<int*>(operand(kRegionGroups)));
   }
   void run_fill(CheckLog* to) {
     fill.log = to;
     simulated_grid::launch(1, [&] { verify::fill_regions(fill); });
   }
   u8* operand(int region) const { return fill.regions[region].base + fill.regions[region].element_begin; }
+  const int* groups() const { return reinterpret_cast<const int*>(operand(kRegionGroups)); }
   const float* scale(int region) const { return reinterpret_cast<const float*>(operand(region)); }
 
   void multiply() const {
@@ -47,7 +50,8 @@ struct HostData {
                               .d = operand(kRegionD),
                               .scale_a = scale(5),
                               .scale_b = scale(6),
-                              .bias = operand(4)};
+                              .bias = operand(4),
+                              .groups = groups()};
     reference_gemm(problem, buffers, spec.alpha, spec.beta);
   }
   CheckParams params(Judge judge, u64 sample_every = 1) {
@@ -61,6 +65,7 @@ struct HostData {
             .scale_a = scale(5),
             .scale_b = scale(6),
             .bias = operand(4),
+            .groups = groups(),
             .alpha = spec.alpha,
             .beta = spec.beta,
             .old_d = fill.regions[kRegionD].fill,

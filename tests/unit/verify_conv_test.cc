@@ -204,7 +204,7 @@ TEST(verify_conv, takes_the_memory_of_the_tensors) {
                .padding = {1, 1, 0},
                .padding_after = {1, 1, 0}};
   const i64 tensors = (2 * 32 * 56 * 56 * 64 + 64 * 9 * 64) * 2,
-            guards = 8 * (2 * kGuardBytes + 2 * kRegionAlign);
+            guards = kRegionCount * (2 * kGuardBytes + 2 * kRegionAlign);
   const i64 bytes = data_bytes(product_of_conv(v, DType::bf16, DType::bf16), {});
   EXPECT_GE(bytes, tensors);
   EXPECT_LE(bytes, tensors + guards);

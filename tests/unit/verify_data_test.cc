@@ -7,6 +7,7 @@
 
 #include <sluice/check/verify_data.h>
 #include <sluice/kernels/verify_arith.h>
+#include <sluice/reference/gemm.h>
 
 namespace sluice {
 namespace {
@@ -53,6 +54,63 @@ TEST(verify_data, refuses_matrices_that_overlap) {
   p = small_problem();
   p.m = -1;
   EXPECT_EQ(lay_out(p, {}).error().code, ErrorCode::invalid_size);
+}
+
+Problem grouped(i64 rows, i64 groups, Groups kind) {
+  Problem p{.m = rows, .n = 64, .k = 64, .batch = groups};
+  p.groups = kind;
+  return p;
+}
+
+TEST(verify_data, tables_spread_rows_as_the_routing_says) {
+  for (const Groups kind : {Groups{GroupKind::ends, 1}, {GroupKind::ends, 16}, {GroupKind::counts, 40}})
+    for (const i64 rows : {0, 1, 40, 640, 1000})
+      for (const i64 groups : {1, 3, 16, 128}) {
+        const Problem p = grouped(rows, groups, kind);
+        std::vector<i64> used(4);
+        for (const Routing routing : {Routing::balanced, Routing::skewed, Routing::one, Routing::any}) {
+          const std::vector<int> table = table_of(p, routing, 7);
+          ASSERT_EQ(static_cast<i64>(table.size()), groups);
+          i64 all = 0, largest = 0, with_rows = 0;
+          for (const GroupRows& each : rows_of_groups(p, table.data())) {
+            all += each.end - each.begin;
+            largest = std::max<i64>(largest, each.end - each.begin);
+            with_rows += each.end > each.begin;
+          }
+          used[static_cast<size_t>(routing)] = all;
+          if (routing == Routing::one) {
+            EXPECT_LE(with_rows, 1);
+          }
+          if (kind == Groups{GroupKind::ends, 1} && routing != Routing::any) {
+            EXPECT_EQ(all, rows);
+          }
+          if (kind == Groups{GroupKind::ends, 1} && routing == Routing::balanced) {
+            EXPECT_LE(largest, ceil_div(rows, groups) + 1);
+          }
+          if (kind == Groups{GroupKind::ends, 1} && routing == Routing::skewed && rows == 1000 &&
+              groups == 16) {
+            EXPECT_GE(largest, 200) << "two of sixteen groups have half of the rows";
+          }
+        }
+        if (rows == 640 && groups <= 16 && (kind.kind == GroupKind::ends || groups == 16)) {
+          EXPECT_GE(used[0], rows / 3) << "rows that pad are the fewer ones";
+        }
+      }
+  EXPECT_TRUE(table_of(small_problem(), Routing::balanced, 7).empty());
+}
+
+TEST(verify_data, a_table_lies_beside_the_operands_of_groups) {
+  Problem p = grouped(96, 8, {GroupKind::ends, 1});
+  p.epilogue.bias = Bias::column;
+  p.epilogue.scale_b = ScaleMode::vector;
+  const auto layout = lay_out(p, {});
+  ASSERT_TRUE(layout);
+  EXPECT_EQ(layout->regions[kRegionGroups].inner, 8);
+  EXPECT_EQ(layout->regions[0].batch, 1) << "A is one matrix";
+  EXPECT_EQ(layout->regions[1].batch, 8);
+  EXPECT_EQ(layout->regions[kRegionD].batch, 1);
+  EXPECT_EQ(layout->regions[4].inner, 8 * 64) << "a bias for each group";
+  EXPECT_EQ(layout->regions[6].inner, 8 * 64);
 }
 
 TEST(verify_data, empty_problems_have_guards_only) {

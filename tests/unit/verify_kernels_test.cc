@@ -71,6 +71,71 @@ TEST(verify_kernels, pass_real_results_of_the_reference_with_every_activation) {
   }
 }
 
+/// A problem of groups, of any kind.
+Problem varied_groups(u64 seed) {
+  Problem p = varied(seed);
+  const Groups kinds[] = {{GroupKind::ends, 1}, {GroupKind::ends, 8}, {GroupKind::counts, 12}};
+  p.groups = kinds[seed % 3];
+  p.batch = 1 + verify::pick(verify::hash(seed, 30), 9);
+  p.a.major = Major::k;
+  p.a.ld = p.k + 3;
+  return p;
+}
+
+TEST(verify_kernels, pass_results_of_groups) {
+  std::array<int, 4> routings{};
+  for (u64 seed = 0; seed < 24; ++seed) {
+    const Problem p = varied_groups(seed);
+    for (const bool exact : {true, false}) {
+      HostData data(p, exact ? exact_data(p, seed) : real_data(p, seed));
+      ++routings[static_cast<size_t>(data.spec.routing)];
+      data.multiply();
+      const CheckLog log = data.check(exact ? Judge::exact : Judge::bounded);
+      ASSERT_EQ(log.wrong + log.damaged_chunks, 0u) << "seed " << seed;
+      i64 rows = 0;
+      for (const GroupRows& each : rows_of_groups(data.problem, data.groups())) rows += each.end - each.begin;
+      ASSERT_EQ(log.checked, static_cast<u64>(rows * p.n));
+    }
+  }
+  for (const int times : routings) EXPECT_GT(times, 0);
+}
+
+/// The first row of a group that has rows, or of no group.
+i64 row_of(const HostData& data, bool of_group) {
+  std::vector<bool> used(static_cast<size_t>(data.problem.m));
+  for (const GroupRows& each : rows_of_groups(data.problem, data.groups()))
+    std::fill(used.begin() + each.begin, used.begin() + each.end, true);
+  return std::find(used.begin(), used.end(), of_group) - used.begin();
+}
+
+TEST(verify_kernels, find_what_is_wrong_with_groups) {
+  Problem p{.m = 90, .n = 40, .k = 64, .batch = 5};
+  p.groups = {GroupKind::ends, 16};
+  p.epilogue.bias = Bias::column;
+  HostData data(p, exact_data(p, 3));
+  data.spec.routing = Routing::balanced;
+  const std::vector<int> table = table_of(p, Routing::balanced, 3);
+  std::copy(table.begin(), table.end(), const_cast<int*>(data.groups()));
+  const i64 width = bytes_of(p.d.type) * data.problem.d.ld;
+  u8* const d = data.operand(kRegionD);
+  const std::vector<u8> poison(d, d + width);
+  data.multiply();
+  ASSERT_EQ(data.check(Judge::exact).wrong, 0u);
+  const i64 inside = row_of(data, true), outside = row_of(data, false);
+  ASSERT_LT(outside, p.m) << "rows that pad";
+  const std::vector<u8> right(d + inside * width, d + (inside + 1) * width);
+  std::copy(right.begin(), right.end(), d + outside * width);  // a row of no group was written
+  EXPECT_EQ(data.check(Judge::exact).wrong, static_cast<u64>(p.n));
+  EXPECT_EQ(data.check(Judge::exact, 1 << 20).wrong, static_cast<u64>(p.n)) << "also in a sample";
+  std::copy(poison.begin(), poison.end(), d + outside * width);
+  std::copy(poison.begin(), poison.end(), d + inside * width);  // a row was not written
+  EXPECT_EQ(data.check(Judge::exact).unwritten, static_cast<u64>(p.n));
+  std::copy(right.begin(), right.end(), d + inside * width);
+  std::swap_ranges(data.operand(4), data.operand(4) + bytes_of(p.epilogue.bias_type) * p.n,
+                   data.operand(4) + bytes_of(p.epilogue.bias_type) * p.n);  // another group's bias
+  EXPECT_GT(data.check(Judge::exact).wrong, 0u);
+}
+
 TEST(verify_kernels, find_one_wrong_element_and_say_which) {
   const Problem p = varied(5);
   HostData data(p, exact_data(p, 5));
