@@ -91,13 +91,13 @@ bool has_no_product(const Problem& problem) {
 i64 weight_bytes(const Problem& problem) {
   if (is_packed(problem)) return blob_bytes(problem);
   if (is_conv(problem.conv)) return conv_elements(problem.conv).b * bytes_of(problem.b.type);
-  return problem.n * problem.k * problem.batch * bytes_of(problem.b.type);
+  return problem.n * problem.k * b_matrices(problem) * bytes_of(problem.b.type);
 }
 
 double flops_of(const Problem& problem) {
   if (is_conv(problem.conv)) return conv_flops(problem.conv);
   return 2.0 * size(problem.m, problem.n) * static_cast<double>(problem.k) *
-         static_cast<double>(matrices_of_rows(problem));
+         static_cast<double>(a_matrices(problem));
 }
 
 double bytes_of_traffic(const Problem& problem) {

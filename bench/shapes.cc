@@ -206,7 +206,7 @@ std::string problem_text(const Problem& p) {
   text += fmt::format(" > {}", name_of(p.d.type));
   if (!conv && (p.a.major == Major::mn || p.b.major == Major::mn))
     text += fmt::format(" {}/{}-major", name_of(p.a.major), name_of(p.b.major));
-  if (has_groups(p))
+  if (reads_table(p))
     text += fmt::format(" {} groups by {} pitch {}", p.batch, name_of(p.groups.kind), p.groups.pitch);
   else if (!conv && p.batch != 1)
     text += fmt::format(" batch {}", p.batch);
@@ -238,9 +238,10 @@ double dense_traffic(const Problem& p) {
       // With Update::add, D is read too.
       m * static_cast<double>(d_columns(p)) * bytes_of(p.d.type) * (adds(p.epilogue) ? 2 : 1);
   // A balanced table gives rows to as many groups as there are rows.
-  const i64 weights = has_groups(p) ? std::min(p.batch, p.m) : p.batch;
-  return (m * k * bytes_of(p.a.type) + d_bytes + c_bytes) * static_cast<double>(matrices_of_rows(p)) +
-         n * k * bytes_of(p.b.type) * static_cast<double>(weights);
+  const i64 weights = has_groups(p) ? std::min(p.batch, p.m) : b_matrices(p);
+  return m * k * bytes_of(p.a.type) * static_cast<double>(a_matrices(p)) +
+         n * k * bytes_of(p.b.type) * static_cast<double>(weights) +
+         (d_bytes + c_bytes) * static_cast<double>(d_matrices(p));
 }
 
 }  // namespace sluice::bench

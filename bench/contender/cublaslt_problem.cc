@@ -26,7 +26,7 @@ cudaDataType_t cuda_type(DType type) {
 const char* missing_counterpart(const Problem& p) {
   const Epilogue& e = p.epilogue;
   if (p.a.type == DType::e5m2 && p.b.type == DType::e5m2) return "cuBLASLt has no e5m2 x e5m2 product";
-  if (has_groups(p)) return "cuBLASLt has no groups of rows before CUDA 13.3";
+  if (reads_table(p)) return "cuBLASLt has no groups before CUDA 13.3";
   if (e.gated) return "cuBLASLt has no gated epilogue";
   if (e.scale_d != ScaleMode::none) return "cuBLASLt multiplies by a scale of D and does not divide by it";
   if (e.activation == Activation::silu) return "cuBLASLt has no SiLU epilogue";

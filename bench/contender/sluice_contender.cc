@@ -47,7 +47,7 @@ int copies_for(const Problem& p, i64 l2_bytes, i64 set_bytes, bool cold) {
   const bool conv = is_conv(p.conv);
   const ConvElements elements = conv ? conv_elements(p.conv) : ConvElements{};
   const i64 weights = conv ? elements.a * bytes_of(p.a.type) + elements.b * bytes_of(p.b.type)
-                           : p.n * p.k * p.batch * bytes_of(p.b.type);
+                           : p.n * p.k * b_matrices(p) * bytes_of(p.b.type);
   const i64 wanted = std::max<i64>(ceil_div(kL2Multiple * l2_bytes, std::max<i64>(weights, 1)), 2);
   const i64 most = std::max<i64>(kMaxDataBytes / std::max<i64>(set_bytes, 1), 1);
   return static_cast<int>(std::min({wanted, most, i64{kMostCopies}}));
@@ -107,7 +107,7 @@ Result<Comparison> verify(const Lab& lab, const Contender& contender, ProblemDat
       SLUICE_TRY(lab.verifier.refill(data, real, stream));
       return exact;
     }
-    if (!has_groups(data.problem())) break;
+    if (!reads_table(data.problem())) break;
   }
   SLUICE_TRY(lab.verifier.refill(data, real, stream));
   return judged(lab, contender, data, Judge::bounded);

@@ -34,10 +34,10 @@ double elements_of(const Problem& p) {
     return static_cast<double>(spans.a) + static_cast<double>(spans.b) +
            (p.epilogue.residual ? 2 : 1) * static_cast<double>(spans.d);
   }
-  return elements_of(p.a, inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), matrices_of_rows(p)) +
-         elements_of(p.b, inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), p.batch) +
-         elements_of(p.d, d_columns(p), p.m, matrices_of_rows(p)) +
-         (p.epilogue.residual ? elements_of(p.c, p.n, p.m, matrices_of_rows(p)) : 0);
+  return elements_of(p.a, inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), a_matrices(p)) +
+         elements_of(p.b, inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), b_matrices(p)) +
+         elements_of(p.d, d_columns(p), p.m, d_matrices(p)) +
+         (p.epilogue.residual ? elements_of(p.c, p.n, p.m, d_matrices(p)) : 0);
 }
 
 /// Returns an error if the host twin would take too long or too much memory for `p`, which must have passed
@@ -51,9 +51,15 @@ Result<void> check_packed_host_size(const Problem& p) {
                   p.m, p.n, p.k, products, kMaxHostProducts);
 }
 
+/// Multiply-adds of the twin.
+double multiply_adds(const Problem& p) {
+  return static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
+         static_cast<double>(a_matrices(p));
+}
+
 Result<void> check_host_size(const Problem& p) {
   if (is_packed(p)) return check_packed_host_size(p);
-  const double outputs = static_cast<double>(p.m) * p.n * matrices_of_rows(p), products = outputs * p.k;
+  const double outputs = static_cast<double>(p.m) * p.n * d_matrices(p), products = multiply_adds(p);
   const std::string name = is_conv(p.conv) ? problem_text(p) : shape_text(p);
   const char* const remedy = is_conv(p.conv) ? "--input or --filter" : "--shape";
   if (outputs > kMaxHostProducts)
@@ -87,8 +93,7 @@ Result<Plan> plan_for_host(const Request& request, const RecordBook& records) {
 
 double seconds_on_host(const Problem& p) {
   if (is_packed(p)) return kPackedSeconds * flops_of(p) / 2;
-  return kTwinSeconds * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
-         static_cast<double>(matrices_of_rows(p));
+  return kTwinSeconds * multiply_adds(p);
 }
 
 Result<HostRun> run_on_host(const Request& request, const Plan& plan, u64 seed) {

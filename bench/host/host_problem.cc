@@ -41,9 +41,9 @@ Extents extents_of_operands(const Problem& p) {
     return {spans.a, spans.b, spans.d, spans.d};
   }
   const i64 a_outer = outer_extent(p.a, p.m, p.k), b_outer = outer_extent(p.b, p.n, p.k);
-  const i64 of_rows = matrices_of_rows(p);
-  return {elements_of(a_outer, p.a.ld, of_rows, p.a.batch_stride),
-          elements_of(b_outer, p.b.ld, p.batch, p.b.batch_stride),
+  const i64 of_rows = d_matrices(p);
+  return {elements_of(a_outer, p.a.ld, a_matrices(p), p.a.batch_stride),
+          elements_of(b_outer, p.b.ld, b_matrices(p), p.b.batch_stride),
           elements_of(p.m, p.c.ld, of_rows, p.c.batch_stride),
           elements_of(p.m, p.d.ld, of_rows, p.d.batch_stride)};
 }
@@ -64,15 +64,15 @@ std::vector<float> random_scales(i64 count, std::mt19937_64& random) {
 
 /// Returns a table of groups of random sizes. One in four has any numbers, which must be safe too.
 std::vector<int> random_table(const Problem& p, std::mt19937_64& random) {
-  if (!has_groups(p)) return {};
-  const int rows = static_cast<int>(p.m), groups = static_cast<int>(p.batch);
+  if (!reads_table(p)) return {};
+  const int rows = static_cast<int>(group_total(p)), groups = static_cast<int>(p.batch);
   const int most = p.groups.kind == GroupKind::counts ? std::min(p.groups.pitch, rows) : rows;
   std::vector<int> numbers(static_cast<size_t>(groups));
   for (int& number : numbers) number = std::uniform_int_distribution<int>(0, most)(random);
   if (random() % 4 == 0) {
     for (int& number : numbers)
       if (random() % 2 == 0) number = static_cast<int>(random());
-  } else if (p.groups.kind == GroupKind::ends) {
+  } else if (p.groups.kind != GroupKind::counts) {
     std::sort(numbers.begin(), numbers.end());
   }
   return numbers;
@@ -124,7 +124,8 @@ Result<twin::TwinReport> HostProblem::run(const Plan& plan, u64 schedule_seed) {
 double HostProblem::magnitude_of(const ElementIndex& at) const {
   const Problem& p = problem_;
   double magnitude = 0;
-  for (i64 k = 0; k < p.k; ++k) {
+  const auto [k_begin, k_end] = k_range_of(p, groups_.data(), at.batch);
+  for (i64 k = k_begin; k < k_end; ++k) {
     const double a = load_element(p.a.type, a_.data(), a_index(p, at.batch, at.row, k));
     double term = a * load_element(p.b.type, b_.data(), b_index(p, at.batch, at.column, k));
     if (is_block_scaled(p.epilogue))

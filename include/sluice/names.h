@@ -44,7 +44,7 @@ SLUICE_ENUMERATION(WeightType, WeightType::none);
 SLUICE_ENUMERATION(ScaleZero, ScaleZero::per_group);
 SLUICE_ENUMERATION(FragmentOrder, FragmentOrder::byte);
 SLUICE_ENUMERATION(ConvOp, ConvOp::wgrad);
-SLUICE_ENUMERATION(GroupKind, GroupKind::counts);
+SLUICE_ENUMERATION(GroupKind, GroupKind::along_k);
 
 template <class T>
 concept Enumerated = requires {

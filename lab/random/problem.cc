@@ -39,6 +39,20 @@ void scatter(Dice& dice, Problem& p) {
   p.c.ld = std::max<i64>(p.n, 1) + dice.below(5);
 }
 
+/// Divides k into groups. Requires 16-bit inputs and no gate.
+void group_k(Dice& dice, Problem& p) {
+  p.batch = 1 + dice.below(dice.one_in(4) ? 40 : 6);
+  p.groups = {GroupKind::along_k, dice.one_in(2) ? 1 : 1 << dice.below(8)};
+  p.a.major = p.b.major = Major::mn;
+  p.a.ld = padded_ld(dice, p.m, p.a.type);
+  p.b.ld = padded_ld(dice, p.n, p.b.type);
+  p.a.batch_stride = p.b.batch_stride = 0;
+  Epilogue& e = p.epilogue;
+  e.bias = Bias::none;
+  if (e.scale_a == ScaleMode::vector) e.scale_a = ScaleMode::tensor;
+  if (e.scale_b == ScaleMode::vector) e.scale_b = ScaleMode::tensor;
+}
+
 /// Makes the rows those of groups. Requires what products of groups require.
 void group_rows(Dice& dice, Problem& p) {
   p.batch = 1 + dice.below(dice.one_in(4) ? 40 : 6);
@@ -107,7 +121,12 @@ Problem random_problem(const RandomSpec& spec, int index) {
   p.c.ld = std::max<i64>(p.n, 1);
   const bool scattered = !fp8 && (spec.scattered || dice.one_in(3));
   if (scattered) scatter(dice, p);
-  if (spec.groups && !scattered && p.a.major == Major::k && !adds(e) && dice.one_in(6)) group_rows(dice, p);
+  if (spec.groups && !scattered && dice.one_in(6)) {
+    if (is_16bit(p.a.type) && !e.gated && dice.one_in(2))
+      group_k(dice, p);
+    else if (p.a.major == Major::k && !adds(e))
+      group_rows(dice, p);
+  }
   return p;
 }
 

@@ -11,7 +11,7 @@ SCALES = ("none", "tensor", "vector", "block")
 ACTIVATIONS = ("none", "relu", "gelu", "silu")
 SUMS = ("promoted", "fast")
 UPDATES = ("set", "add")
-GROUPS = ("none", "ends", "counts")
+GROUPS = ("none", "ends", "counts", "along_k")
 GRANULARITIES = ("tensor", "row", "1x128", "128x128")
 
 # Maps other libraries' names of the types to the names used here.

@@ -121,24 +121,29 @@ Result<void> add_c(const sluice_call& p, Call& call) {
   return {};
 }
 
-/// Adds the table of groups. With one, A, C and D are one matrix and B has a matrix per group.
+/// Adds the table of groups. With groups of rows, A and D are one matrix and B has a matrix per group; with
+/// groups along k, A and B are one matrix and D has one per group.
 Result<void> add_groups(const sluice_call& p, Call& call) {
-  const Named table = named(p, SLUICE_GROUPS), b = named(p, SLUICE_B);
+  const Named table = named(p, SLUICE_GROUPS);
   call.problem.groups = groups_of(p.problem);
-  if (!has_groups(call.problem)) {
+  if (!reads_table(call.problem)) {
     if (table.array == nullptr) return {};
     return Error{ErrorCode::invalid_argument,
-                 table.name() + " is given and groups = 0: say how it is read, as ends or counts"};
+                 table.name() + " is given and groups = 0: say how it is read, as ends, counts or along k"};
   }
-  for (const sluice_operand which : {SLUICE_A, SLUICE_D}) {
+  const bool along_k = sums_groups(call.problem);
+  const sluice_operand each = along_k ? SLUICE_D : SLUICE_B;  // has a matrix per group
+  for (const sluice_operand which : {SLUICE_A, SLUICE_B, SLUICE_D}) {
     const Named x = named(p, which);
-    if (x->ndim != 2) return wrong_shape(x, "two dimensions: its rows are those of all groups");
+    if (x->ndim == (which == each ? 3 : 2)) continue;
+    return wrong_shape(x, which == each ? "three dimensions: a matrix for each group"
+                                        : "two dimensions: its rows are those of all groups");
   }
-  if (b->ndim != 3) return wrong_shape(b, "three dimensions, groups x k x n: a matrix for each group");
   SLUICE_TRY(check_present(table));
+  const Named matrices = named(p, each);
   if (table->dtype != SLUICE_INT32) return wrong_type(table, "int32: pass " + table.name() + ".int()");
-  if (table->ndim != 1 || table->shape[0] != b->shape[0])
-    return wrong_shape(table, list(b->shape, 1) + ", a number for each matrix of " + b.name());
+  if (table->ndim != 1 || table->shape[0] != matrices->shape[0])
+    return wrong_shape(table, list(matrices->shape, 1) + ", a number for each matrix of " + matrices.name());
   SLUICE_TRY(check_no_gaps(table));
   call.args.groups = static_cast<const int*>(table->data);
   return {};
@@ -154,15 +159,16 @@ Result<void> add_matrices(const sluice_call& p, Call& call) {
   problem.m = of_a.rows;
   problem.k = of_a.columns;
   problem.n = of_b.columns;
-  problem.batch = has_groups(problem) ? of_b.batch : of_a.batch;
-  const bool as_a = has_groups(problem) || (b->ndim == a->ndim && of_b.batch == problem.batch);
+  const bool grouped = reads_table(problem);
+  problem.batch = has_groups(problem) ? of_b.batch : sums_groups(problem) ? of_d.batch : of_a.batch;
+  const bool as_a = grouped || (b->ndim == a->ndim && of_b.batch == problem.batch);
   if (of_b.rows != problem.k || !as_a) {
     const i64 each[] = {problem.batch, problem.k, problem.n};
     return wrong_shape(b, (has_groups(problem) ? list(each, 3) : wanted_shape(a, problem.k, problem.n)) +
                               ": its rows are the " + std::to_string(problem.k) + " columns of " + a.name());
   }
-  if (of_d.rows != problem.m || of_d.columns != d_columns(problem) || d->ndim != a->ndim ||
-      of_d.batch != of_a.batch)
+  const bool d_as_a = grouped || (d->ndim == a->ndim && of_d.batch == of_a.batch);
+  if (of_d.rows != problem.m || of_d.columns != d_columns(problem) || !d_as_a)
     return wrong_shape(d, wanted_shape(a, problem.m, d_columns(problem)) +
                               (problem.epilogue.gated ? ": half of the columns of " + b.name() : ""));
   SLUICE_TAKE(problem.a, input(a, true));
@@ -338,7 +344,7 @@ Result<Call> call_of(const sluice_call& p) {
                                     {"update", given.update, 2},
                                     {"any_order", given.any_order, 2},
                                     {"packed.type", given.packed.type, kWeightTypes + 1},
-                                    {"groups", given.groups, SLUICE_COUNTS + 1},
+                                    {"groups", given.groups, SLUICE_ALONG_K + 1},
                                     {"op", given.conv.op, SLUICE_WGRAD + 1}};
   SLUICE_TRY(check_enumerators(enumerators));
   Call call;

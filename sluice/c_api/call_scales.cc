@@ -48,7 +48,7 @@ std::string columns_text(i64 vectors, i64 n) {
 std::string blocks_text(const Problem& p, bool is_a, bool turned) {
   const i64 k_blocks = scale_blocks(p.k), n_blocks = scale_blocks(p.n);
   const i64 shape[] = {p.batch, is_a ? p.m : turned ? k_blocks : n_blocks, turned ? n_blocks : k_blocks};
-  const bool batched = (is_a ? matrices_of_rows(p) : p.batch) > 1;
+  const bool batched = (is_a ? a_matrices(p) : p.batch) > 1;
   return batched ? list(shape, 3) : list(shape + 1, 2);
 }
 
@@ -71,10 +71,9 @@ Result<ScaleFit> fit_of(const Named& scale, bool is_a, const Problem& problem) {
   ScaleFit fit;
   fit.tensor = count_of(x) == 1;
   fit.vector = is_a ? is_vector_a(x, problem) : is_vector_b(x, column_vectors(problem), problem.n);
-  fit.block =
-      is_fp8(problem.a.type) &&
-      (is_a ? has_shape(x, matrices_of_rows(problem), problem.m, scale_blocks(problem.k)) && is_packed(x)
-            : is_block_b(x, problem));
+  fit.block = is_fp8(problem.a.type) &&
+              (is_a ? has_shape(x, a_matrices(problem), problem.m, scale_blocks(problem.k)) && is_packed(x)
+                    : is_block_b(x, problem));
   if (!fit.tensor && !fit.vector && !fit.block) return wrong_scale(scale, is_a, problem);
   return fit;
 }

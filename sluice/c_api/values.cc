@@ -24,7 +24,7 @@ static_assert(SLUICE_ACTIVATIONS == static_cast<int>(kLastActivation) + 1 &&
 static_assert(SLUICE_UINT4 == static_cast<int>(WeightType::uint4) + 1 &&
               SLUICE_E4M3_WEIGHT == static_cast<int>(WeightType::e4m3) + 1);
 
-static_assert(SLUICE_COUNTS == static_cast<int>(GroupKind::counts));
+static_assert(SLUICE_ALONG_K == static_cast<int>(GroupKind::along_k));
 
 constexpr int kScaleModes = SLUICE_SCALE_BLOCK + 1;
 
@@ -175,7 +175,7 @@ Result<Problem> problem_of(const sluice_problem& v) {
                                     {"any_order", v.any_order, 2},
                                     {"packed.type", v.packed.type, kWeightTypes + 1},
                                     {"norm_a", v.norm_a, 2},
-                                    {"groups", v.groups, SLUICE_COUNTS + 1},
+                                    {"groups", v.groups, SLUICE_ALONG_K + 1},
                                     {"conv.op", v.conv.op, SLUICE_WGRAD + 1}};
   SLUICE_TRY(check_enumerators(enumerators));
   if (v.conv.op == SLUICE_PRODUCT && v.residual == 0 && (v.c.ld != 0 || v.c.batch_stride != 0))

@@ -106,7 +106,7 @@ Result<ProblemData> Verifier::make_data(const Problem& problem, const DataSpec& 
                 .scale_b = e.scale_b != ScaleMode::none ? as<float>(r[6]) : nullptr,
                 .scale_d = e.scale_d != ScaleMode::none ? as<float>(r[7]) : nullptr,
                 .bias = e.bias != Bias::none ? as<void>(r[4]) : nullptr,
-                .groups = has_groups(problem) ? as<int>(r[kRegionGroups]) : nullptr,
+                .groups = reads_table(problem) ? as<int>(r[kRegionGroups]) : nullptr,
                 .alpha = spec.alpha,
                 .beta = spec.beta};
   data.memory_ = std::move(arena);
@@ -149,7 +149,7 @@ Result<void> Verifier::enqueue_check(const ProblemData& data, const CheckSpec& s
   const Problem p = verify::judged_problem(data.problem());
   const gemm::Args& args = data.args();
   const i64 rows = ceil_div(p.m, i64{kCheckTile}), columns = ceil_div(d_columns(p), i64{kCheckTile});
-  const i64 blocks = rows * columns * matrices_of_rows(p);
+  const i64 blocks = rows * columns * d_matrices(p);
   if (blocks == 0) return {};
   const double products = static_cast<double>(blocks) * kCheckTile * kCheckTile * static_cast<double>(p.k);
   const double every =

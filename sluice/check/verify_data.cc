@@ -65,7 +65,7 @@ Operand matrix_operand(const char* name, const Matrix& x, const Problem& p, i64 
           x,
           inner_extent(x, rows, p.k),
           outer_extent(x, rows, p.k),
-          is_a ? matrices_of_rows(p) : p.batch,
+          is_a ? a_matrices(p) : b_matrices(p),
           is_a ? spec.a : spec.b,
           shift_of(x, is_a ? spec.seed : ~spec.seed)};
 }
@@ -92,15 +92,15 @@ Result<DataLayout> lay_out(const Problem& given, const DataSpec& spec) {
            : matrix_operand("A", p.a, p, p.m, spec),
       conv ? tensor_operand("B", p.b, verify::b_shape(p.conv), spec.b)
            : matrix_operand("B", p.b, p, p.n, spec),
-      {"C", c, p.n, c_rows, matrices_of_rows(p), spec.c, spec.element_shift},
-      {"D", p.d, d_columns(p), p.m, matrices_of_rows(p), adds(e) ? spec.d : FillSpec{.kind = Fill::poison},
+      {"C", c, p.n, c_rows, d_matrices(p), spec.c, spec.element_shift},
+      {"D", p.d, d_columns(p), p.m, d_matrices(p), adds(e) ? spec.d : FillSpec{.kind = Fill::poison},
        spec.d_shift != 0 ? spec.d_shift : shift_of(p.d, spec.seed + 1)},
       vector_operand("bias", e.bias_type, bias_count, spec.bias, spec.element_shift),
       vector_operand("scale_a", DType::fp32, scale_a_count(p), spec.scale_a, spec.element_shift),
       vector_operand("scale_b", DType::fp32, scale_b_count(p), spec.scale_b, spec.element_shift),
       vector_operand("scale_d", DType::fp32, e.scale_d == ScaleMode::none ? 0 : 1, spec.scale_d,
                      spec.element_shift),
-      vector_operand("groups", DType::fp32, has_groups(p) ? p.batch : 0, {.kind = Fill::poison}, 0)};
+      vector_operand("groups", DType::fp32, reads_table(p) ? p.batch : 0, {.kind = Fill::poison}, 0)};
   DataLayout layout{};
   for (int i = 0; i < kRegionCount; ++i) {
     SLUICE_TAKE(Region region, region_of(operands[i], seed_of(spec, i)));
@@ -112,15 +112,15 @@ Result<DataLayout> lay_out(const Problem& given, const DataSpec& spec) {
 }
 
 std::vector<int> table_of(const Problem& p, Routing routing, u64 seed) {
-  if (!has_groups(p)) return {};
-  const i64 groups = p.batch, pitch = p.groups.pitch;
+  if (!reads_table(p)) return {};
+  const i64 groups = p.batch, pitch = p.groups.pitch, total = group_total(p);
   const bool counts = p.groups.kind == GroupKind::counts;
   std::vector<int> table(static_cast<size_t>(groups));
   if (routing == Routing::any) {
     for (size_t g = 0; g < table.size(); ++g) {
       const u64 random = verify::hash(seed, g);
       table[g] = random % 3 == 0 ? static_cast<int>(random >> 32)
-                                 : static_cast<int>(random >> 32) % (static_cast<int>(p.m) + 2);
+                                 : static_cast<int>(random >> 32) % (static_cast<int>(total) + 2);
     }
     return table;
   }
@@ -137,13 +137,13 @@ std::vector<int> table_of(const Problem& p, Routing routing, u64 seed) {
   for (i64 g = 0; g < groups; ++g) {
     if (counts) {
       // Rows of this group out of those of all; a group has room for `pitch`, and the last ones for less.
-      const double rows = (share_before(g + 1) - share_before(g)) * static_cast<double>(p.m);
-      const i64 room = std::clamp<i64>(p.m - g * pitch, 0, pitch);
+      const double rows = (share_before(g + 1) - share_before(g)) * static_cast<double>(total);
+      const i64 room = std::clamp<i64>(total - g * pitch, 0, pitch);
       table[static_cast<size_t>(g)] = static_cast<int>(std::min(static_cast<i64>(std::ceil(rows)), room));
       continue;
     }
     // Whole pitches are shared out. Of a group's last pitch some rows pad.
-    const i64 units = p.m / pitch,
+    const i64 units = total / pitch,
               until = static_cast<i64>(share_before(g + 1) * static_cast<double>(units)) * pitch;
     const bool grows = until > round_up(end, pitch);
     if (grows)

@@ -22,8 +22,13 @@ template <KernelConfig kConfig>
 SLUICE_DEVICE void scan_groups(const GemmParams& params, const GroupTable<SharedInts>& table) {
   const auto& grouped = static_cast<const GroupedParams&>(params);
   const auto numbers = [&](int g) { return grouped.group_numbers[g]; };
-  const GroupScan<decltype(numbers), SharedInts> scan{
-      kConfig.groups.kind, grouped.group_pitch, params.m, params.grid.batch, kConfig.tile.m, numbers, table};
+  const GroupScan<decltype(numbers), SharedInts> scan{kConfig.groups.kind,
+                                                      grouped.group_pitch,
+                                                      grouped.group_total,
+                                                      params.grid.batch,
+                                                      group_tile_extent(kConfig),
+                                                      numbers,
+                                                      table};
   const int lane = threadIdx.x % 32;
   int largest = scan.largest_end(lane);
 #pragma unroll

@@ -96,7 +96,7 @@ class Machine {
   // ---- the list of tiles, with groups ----
   /// All threads of the CTA, behind their PDL wait. On return the table is visible to them.
   SLUICE_DEVICE void read_list() {
-    if constexpr (has_groups(kConfig)) {
+    if constexpr (reads_table(kConfig)) {
       if (threadIdx.x / 32 == kListWarp) scan_groups<kConfig>(params_, groups());
       ptx::named_barrier_sync(kListBarrier, kThreads);
     }
@@ -225,6 +225,27 @@ class Machine {
       const int other = lane - kRows + (lane - kRows >= column ? 1 : 0);
       const int target = lane < kRows ? column * kRows + lane : other * kRows + row;
       if (lane < kRows + kColumns - 1) ptx::mbarrier_arrive_cluster(empty(stage), target);
+    }
+  }
+  /// Zeros the rows of k that belong to the next group, of this group's part of A and of B. With a NaN of
+  /// another group, a product with zeros of one operand alone would be NaN.
+  SLUICE_DEVICE void clear_rest(int stage, const Tile& tile) {
+    if constexpr (sums_groups(kConfig)) {
+      const int live = tile.k_end - tile.k_begin - (tile.k_tiles - 1) * kConfig.tile.k;
+      if (live == kConfig.tile.k) return;
+      constexpr int kBlockBytes = kConfig.tile.k * kSwizzleRowBytes,
+                    kBlocksB = ceil_div(kConfig.tile.n, kMnBlock);
+      const u32 a = stage_a(stage) + group_row() / kMnBlock * kBlockBytes, b = stage_b(stage);
+      for (int i = live * kSwizzleRowBytes + group_thread() * 16; i < kBlockBytes;
+           i += kWarpgroupThreads * 16) {
+#pragma unroll
+        for (int block = 0; block < waves(kConfig); ++block)
+          ptx::store_shared_zeros(a + block * kBlockBytes + i);
+#pragma unroll
+        for (int block = 0; block < kBlocksB; ++block) ptx::store_shared_zeros(b + block * kBlockBytes + i);
+      }
+      ptx::fence_proxy_async();
+      group_sync();
     }
   }
   SLUICE_DEVICE void wait_turn(u32 parity) {

@@ -77,6 +77,12 @@ struct TileCursor {
     if (has_groups(machine.config())) return group_tile();
     Tile tile = tile_at(machine.config(), p.grid, p.raster, p.raster_group, index, machine.cta_rank());
     if (machine.config().conv.phased) tile.k_tiles = phase_of(p, tile.batch).k_tiles;
+    if (sums_groups(machine.config()) && p.grid.k_tiles > 0) {  // else alpha is 0
+      const GroupRows rows = machine.groups().rows(tile.batch);
+      tile.k_begin = rows.begin;
+      tile.k_end = rows.end;
+      tile.k_tiles = ceil_div(rows.end - rows.begin, machine.config().tile.k);
+    }
     if (!in_slices()) return tile;
     const int slice = machine.cluster_index() - index * p.slices.count;
     tile.first_k_tile = slice_begin(p.slices, slice);

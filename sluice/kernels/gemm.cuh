@@ -66,7 +66,7 @@ struct LoadWalk {
   bool more = false;
 
   SLUICE_DEVICE explicit LoadWalk(Machine& m) : machine(m), tiles(m) {
-    if (!has_groups(machine.config()) && machine.is_load_warp()) begin();
+    if (!reads_table(machine.config()) && machine.is_load_warp()) begin();
   }
   SLUICE_DEVICE void advance() {
     tiles.advance();
@@ -186,10 +186,11 @@ SLUICE_DEVICE void strided_role(Machine& machine) {
 /// issued. On return the last k-tile may still be in flight and its stage not released; finish_tile()
 /// completes both. In between, ping-pong passes the turn on.
 template <class Machine>
-SLUICE_DEVICE void multiply_tile(Machine& machine, RingPosition& ring, int k_tiles) {
+SLUICE_DEVICE void multiply_tile(Machine& machine, RingPosition& ring, const Tile& tile) {
   const int stages = machine.config().stages;
-  for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
+  for (int k_tile = 0; k_tile < tile.k_tiles; ++k_tile) {
     machine.wait_full(ring.stage, ring.phase);
+    if (sums_groups(machine.config()) && k_tile + 1 == tile.k_tiles) machine.clear_rest(ring.stage, tile);
     machine.issue_mma(0, ring.stage, /*fresh=*/k_tile == 0);
     if (k_tile != 0) {
       machine.wait_mma_but_newest();
@@ -332,7 +333,7 @@ SLUICE_DEVICE void math_role(Machine& machine) {
     if (machine.config().promotes)
       multiply_tile_promoted(machine, ring, tile.k_tiles);
     else
-      multiply_tile(machine, ring, tile.k_tiles);
+      multiply_tile(machine, ring, tile);
     if (ping_pong) machine.pass_turn();
     finish_tile(machine, ring, tile.k_tiles);
     // A group without rows of D has nothing to send, and neither have the same groups of its peers.
@@ -348,8 +349,9 @@ SLUICE_DEVICE void math_role(Machine& machine) {
   if (machine.config().cluster.k > 1) machine.wait_sums_empty(exchange_phase ^ kFreshBarrier);
 }
 
-/// With groups, the list of tiles depends on a table that an earlier launch may write. All threads of the CTA
-/// wait for it: one warp reads it, the others use what that warp left in shared memory.
+/// With groups, the list of tiles, or their parts of k, depend on a table that an earlier launch may write.
+/// All threads of the CTA wait for it: one warp reads it, the others use what that warp left in shared
+/// memory.
 template <class Machine>
 SLUICE_DEVICE void read_list(Machine& machine) {
   machine.wait_prerequisites();
@@ -363,7 +365,7 @@ SLUICE_DEVICE void run_roles(Machine& machine) {
     LoadWalk<Machine> walk(machine);
     machine.meet();
     machine.enter_load_role();
-    if (has_groups(machine.config())) {
+    if (reads_table(machine.config())) {
       read_list(machine);
       if (machine.is_load_warp()) walk.begin();
     }
@@ -376,7 +378,7 @@ SLUICE_DEVICE void run_roles(Machine& machine) {
   } else {
     machine.meet();
     machine.enter_math_role();
-    if (has_groups(machine.config()))
+    if (reads_table(machine.config()))
       read_list(machine);
     else
       machine.wait_prerequisites();

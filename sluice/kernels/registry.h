@@ -146,7 +146,7 @@ SLUICE_HD constexpr Epilogue canonical(Epilogue e) {
 /// How A or B of `p` is loaded into the stages; those of groups must be aligned. `rows`: its extent, m or n.
 /// `p` must have its strides set.
 SLUICE_HD constexpr Load load_of(const Matrix& x, i64 rows, const Problem& p) {
-  const bool by_tma = !is_16bit(x.type) || is_conv(p.conv) || has_groups(p) ||
+  const bool by_tma = !is_16bit(x.type) || is_conv(p.conv) || reads_table(p) ||
                       tma_addresses(x, outer_extent(x, rows, p.k), p.batch);
   return by_tma ? Load::tma : Load::strided;
 }
@@ -156,7 +156,7 @@ SLUICE_HD constexpr bool loads_strided(const Problem& p) {
 
 /// Kernels have room for few sizes of tables, so that one serves many numbers of groups.
 SLUICE_HD constexpr GroupConfig group_config(const Problem& p) {
-  if (!has_groups(p)) return {};
+  if (!reads_table(p)) return {};
   return {p.groups.kind, p.batch <= 128 ? 128 : p.batch <= 512 ? 512 : kMostGroups};
 }
 

@@ -33,18 +33,22 @@ SLUICE_DEVICE double load(DType type, const void* base, i64 element) {
   return decode(type, load_bits(type, base, element));
 }
 
+struct KRange {
+  i64 begin, end;
+};
+
 /// Loads 32 k of 32 rows of A (or columns of B), with zeros outside. `base`: the batch's matrix.
 SLUICE_DEVICE void load_operand(double (&to)[kCheckTile][kCheckTile + kPad], const CheckParams& p, Side side,
-                                const void* base, i64 row_begin, i64 k_begin) {
+                                const void* base, i64 row_begin, const KRange& range) {
   const Problem& problem = p.problem;
   const Matrix& x = side == Side::a ? problem.a : problem.b;
   const i64 rows = side == Side::a ? problem.m : problem.n;
   for (int i = threadIdx.x; i < kCheckTile * kCheckTile; i += kCheckThreads) {
     const int fast = i % kCheckTile, slow = i / kCheckTile;  // along and across the contiguous index
     const int k_in = x.major == Major::k ? fast : slow, row_in = x.major == Major::k ? slow : fast;
-    const i64 row = row_begin + row_in, k = k_begin + k_in;
+    const i64 row = row_begin + row_in, k = range.begin + k_in;
     i64 element = kOutside;
-    if (row < rows && k < problem.k)
+    if (row < rows && k < range.end)
       element = is_conv(problem.conv) ? conv_element(problem, p.y_size, side, row, k)
                 : x.major == Major::k ? row * x.ld + k
                                       : k * x.ld + row;
@@ -270,19 +274,27 @@ __device__ __noinline__ void end_step(const Problem& p, const Step& step, Run& r
   run = {};
 }
 
+/// Where a block of D lies, and which of its rows are checked: those of one matrix or one group.
+struct BlockAt {
+  i64 batch, row, column;  // its matrix of B, and its first row and column
+  i64 row_low, row_high;
+  i64 k_low, k_high;  // what is summed over
+};
+
 /// Adds up the block's products. `column_begin`: first row of B.
-SLUICE_DEVICE void sum_block(const CheckParams& p, KBlock& shared, i64 batch, i64 row_begin, i64 column_begin,
+SLUICE_DEVICE void sum_block(const CheckParams& p, KBlock& shared, const BlockAt& at, i64 column_begin,
                              Sum (&sums)[2][2]) {
   const Problem& problem = p.problem;
+  const i64 batch = at.batch, row_begin = at.row;
   const int row_in = threadIdx.x / kSide, column_in = threadIdx.x % kSide;
   const u8* a = static_cast<const u8*>(p.a) + batch * problem.a.batch_stride * bytes_of(problem.a.type);
   const u8* b = static_cast<const u8*>(p.b) + batch * problem.b.batch_stride * bytes_of(problem.b.type);
-  const i64 k = p.judge == Judge::unwritten || p.alpha == 0.0f ? 0 : problem.k;
+  const i64 k = p.judge == Judge::unwritten || p.alpha == 0.0f ? 0 : at.k_high - at.k_low;
   Run runs[2][2];
   for (i64 k_begin = 0; k_begin < k; k_begin += kStep) {
     __syncthreads();
-    load_operand(shared.a, p, Side::a, a, row_begin, k_begin);
-    load_operand(shared.b, p, Side::b, b, column_begin, k_begin);
+    load_operand(shared.a, p, Side::a, a, row_begin, {at.k_low + k_begin, at.k_high});
+    load_operand(shared.b, p, Side::b, b, column_begin, {at.k_low + k_begin, at.k_high});
     __syncthreads();
     double values[2][2] = {}, terms[2][2] = {};
     for (int i = 0; i < kStep; ++i) {
@@ -295,7 +307,7 @@ SLUICE_DEVICE void sum_block(const CheckParams& p, KBlock& shared, i64 batch, i6
           terms[r][c] = fma(fabs(x), fabs(y), terms[r][c]);
         }
     }
-    const bool ends = ends_run(problem, k_begin + kStep);
+    const bool ends = ends_run(problem, k_begin + kStep) || k_begin + kStep >= k;
 #pragma unroll
     for (int r = 0; r < 2; ++r)
 #pragma unroll
@@ -307,12 +319,6 @@ SLUICE_DEVICE void sum_block(const CheckParams& p, KBlock& shared, i64 batch, i6
   }
 }
 
-/// Where a block of D lies, and which of its rows are checked: those of one matrix or one group.
-struct BlockAt {
-  i64 batch, row, column;  // its matrix of B, and its first row and column
-  i64 row_low, row_high;
-};
-
 SLUICE_DEVICE void check_block(const CheckParams& p, KBlock& shared, const BlockAt& at, Findings& findings) {
   const Problem& problem = p.problem;
   const int row_in = threadIdx.x / kSide, column_in = threadIdx.x % kSide;
@@ -320,7 +326,7 @@ SLUICE_DEVICE void check_block(const CheckParams& p, KBlock& shared, const Block
 #pragma unroll 1
   for (int side = 0; side < (problem.epilogue.gated ? 2 : 1); ++side) {
     Sum of_side[2][2];
-    sum_block(p, shared, at.batch, at.row, at.column + side * (problem.n / 2), of_side);
+    sum_block(p, shared, at, at.column + side * (problem.n / 2), of_side);
 #pragma unroll
     for (int r = 0; r < 2; ++r)
 #pragma unroll
@@ -355,13 +361,13 @@ SLUICE_DEVICE void find_unwritten(const CheckParams& p, const BlockAt& at) {
   }
 }
 
-/// The rows of each group.
+/// The rows, or the part of k, of each group.
 struct GroupList {
   int begin[kMostGroups], end[kMostGroups];
 };
 
 SLUICE_DEVICE void read_groups(const CheckParams& p, GroupList& groups) {
-  const int count = static_cast<int>(p.problem.batch), total = static_cast<int>(p.problem.m);
+  const int count = static_cast<int>(p.problem.batch), total = static_cast<int>(group_total(p.problem));
   for (int g = threadIdx.x; g < count; g += kCheckThreads) groups.end[g] = p.groups[g];
   __syncthreads();
   for (int g = 0, before = 0; threadIdx.x == 0 && g < count; ++g) {
@@ -417,7 +423,7 @@ SLUICE_DEVICE void check_output(const CheckParams& p) {
   __shared__ KBlock shared;
   __shared__ GroupList groups;
   const Problem& problem = p.problem;
-  if (has_groups(problem)) read_groups(p, groups);
+  if (reads_table(problem)) read_groups(p, groups);
   Findings findings;
   u64 checked = 0;
   const auto check = [&](const BlockAt& at, bool selected) {
@@ -427,20 +433,22 @@ SLUICE_DEVICE void check_output(const CheckParams& p) {
     checked += static_cast<u64>((at.row_high - at.row_low) * (columns < kCheckTile ? columns : kCheckTile));
   };
   const i64 per_matrix = p.block_rows * p.block_columns;
-  for (i64 block = blockIdx.x; block < per_matrix * matrices_of_rows(problem); block += gridDim.x) {
+  for (i64 block = blockIdx.x; block < per_matrix * d_matrices(problem); block += gridDim.x) {
     const i64 batch = block / per_matrix, in_matrix = block - batch * per_matrix;
     const i64 block_row = in_matrix / p.block_columns, block_column = in_matrix - block_row * p.block_columns;
     const i64 row = block_row * kCheckTile, column = block_column * kCheckTile;
     const i64 row_end = row + kCheckTile < problem.m ? row + kCheckTile : problem.m;
     const bool selected = is_selected(p, block, block_row, block_column);
     if (!has_groups(problem)) {
-      check({batch, row, column, row, row_end}, selected);
+      const i64 k_low = sums_groups(problem) ? groups.begin[batch] : 0;
+      const i64 k_high = sums_groups(problem) ? groups.end[batch] : problem.k;
+      check({batch, row, column, row, row_end, k_low, k_high}, selected);
       continue;
     }
     for (int g = 0; g < problem.batch; ++g) {
       const i64 low = groups.begin[g] > row ? groups.begin[g] : row;
       const i64 high = groups.end[g] < row_end ? groups.end[g] : row_end;
-      if (low < high) check({g, row, column, low, high}, selected);
+      if (low < high) check({g, row, column, low, high, 0, problem.k}, selected);
     }
     find_written(p, groups, row, column);
   }

@@ -20,7 +20,8 @@ double block_scale(const Problem& p, const HostBuffers& buffers, const ElementIn
 /// Returns the value before the activation. `at` is a position in A B, which has twice D's columns if gated.
 double value_of(const Problem& p, const HostBuffers& buffers, Scalars scalars, const ElementIndex& at) {
   double sum = 0.0;
-  for (i64 k = 0; k < (scalars.alpha == 0.0f ? 0 : p.k); ++k)
+  const GroupRows range = scalars.alpha == 0.0f ? GroupRows{} : k_range_of(p, buffers.groups, at.batch);
+  for (i64 k = range.begin; k < range.end; ++k)
     sum += load_element(p.a.type, buffers.a, a_index(p, at.batch, at.row, k)) *
            load_element(p.b.type, buffers.b, b_index(p, at.batch, at.column, k)) *
            block_scale(p, buffers, at, k);
@@ -49,7 +50,7 @@ OutputPlace output_place(const Problem& p, const ElementIndex& at) {
 }
 
 std::vector<GroupRows> rows_of_groups(const Problem& p, const int* numbers) {
-  const int total = static_cast<int>(p.m);
+  const int total = static_cast<int>(group_total(p));
   std::vector<GroupRows> rows;
   int before = 0;
   for (int group = 0; group < p.batch; ++group) {
@@ -57,6 +58,14 @@ std::vector<GroupRows> rows_of_groups(const Problem& p, const int* numbers) {
     before = std::max(before, std::min(numbers[group], total));
   }
   return rows;
+}
+
+GroupRows k_range_of(const Problem& p, const int* numbers, i64 batch) {
+  if (!sums_groups(p)) return {0, static_cast<int>(p.k)};
+  const int total = static_cast<int>(p.k);
+  int before = 0;
+  for (i64 group = 0; group < batch; ++group) before = std::max(before, std::min(numbers[group], total));
+  return group_rows_of(p.groups.kind, p.groups.pitch, total, static_cast<int>(batch), numbers[batch], before);
 }
 
 double reference_element(const Problem& p, const HostBuffers& buffers, Scalars scalars,

@@ -43,8 +43,10 @@ constexpr i64 d_index(const Problem& p, const ElementIndex& at) {
 /// Returns the indices with which the element of A B at `at` reads its vectors, C and D.
 OutputPlace output_place(const Problem& problem, const ElementIndex& at);
 
-/// Returns the rows of each group; `numbers`: the table.
+/// Returns the rows, or the part of k, of each group; `numbers`: the table.
 std::vector<GroupRows> rows_of_groups(const Problem& problem, const int* numbers);
+/// Returns the part of k that the sums of a matrix of D have.
+GroupRows k_range_of(const Problem& problem, const int* numbers, i64 batch);
 
 /// Returns one element of D before it is rounded to D's type; with Update::add it includes D's old value.
 /// Requires a `problem` with its strides set (with_strides) and without im2col.

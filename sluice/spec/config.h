@@ -124,9 +124,20 @@ SLUICE_HD constexpr int threads_of(const KernelConfig& c) {
 SLUICE_HD constexpr bool multicasts(const KernelConfig& c) {
   return c.cluster.m * c.cluster.n > 1;
 }
-/// True if the kernel reads its list of tiles from a table of groups.
-SLUICE_HD constexpr bool has_groups(const KernelConfig& c) {
+/// As the functions of a problem (spec/problem.h): true if the kernel reads a table of groups, if it reads
+/// its list of tiles there, and if it reads there over which part of k each matrix is summed.
+SLUICE_HD constexpr bool reads_table(const KernelConfig& c) {
   return c.groups.kind != GroupKind::none;
+}
+SLUICE_HD constexpr bool has_groups(const KernelConfig& c) {
+  return groups_rows(c.groups.kind);
+}
+SLUICE_HD constexpr bool sums_groups(const KernelConfig& c) {
+  return c.groups.kind == GroupKind::along_k;
+}
+/// Rows of a tile in the direction of groups.
+SLUICE_HD constexpr int group_tile_extent(const KernelConfig& c) {
+  return sums_groups(c) ? c.tile.k : c.tile.m;
 }
 /// Returns whether a math group may have no row of a tile, whose products it then leaves out.
 SLUICE_HD constexpr bool may_lack_rows(const KernelConfig& c) {
@@ -134,7 +145,7 @@ SLUICE_HD constexpr bool may_lack_rows(const KernelConfig& c) {
 }
 /// True if the kernel reads the problem's table, and has room for its groups.
 SLUICE_HD constexpr bool reads_groups_of(const KernelConfig& c, const Problem& p) {
-  return c.groups.kind == p.groups.kind && (!has_groups(p) || p.batch <= c.groups.most);
+  return c.groups.kind == p.groups.kind && (!reads_table(p) || p.batch <= c.groups.most);
 }
 /// Columns of the tile that one CTA stores: in a cluster along k, each CTA stores a share of them.
 SLUICE_HD constexpr int own_columns(const KernelConfig& c) {
@@ -201,7 +212,7 @@ SLUICE_HD constexpr int stage_readers(const KernelConfig& c) {
 /// strided operands need registers for the data in flight.
 SLUICE_HD constexpr bool has_lean_loader(const KernelConfig& c) {
   return accumulator_registers(c) > 176 && !is_block_scaled(c.epilogue) && c.conv.op == ConvOp::none &&
-         !has_groups(c);
+         !reads_table(c);
 }
 SLUICE_HD constexpr int load_registers(const KernelConfig& c) {
   if (loads_strided(c)) return 120;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups of rows, whose sizes only the device knows: the rows of A and D belong to groups, and each group has
-// its own matrix of B. One int32 table says where groups lie. It is read at the start of a launch, so it may
+// its own matrix of B. Or groups along k, each with its own matrix of D, as gradients of weights need them.
+// One int32 table says where groups lie. It is read at the start of a launch, so it may
 // change between replays of a graph. Arithmetic only, the same on host, twin and device.
 //
 // Invariant: whatever numbers the table has, groups lie in [0, total], do not overlap, and have at most
@@ -15,17 +16,24 @@ namespace sluice {
 /// - ends: one past the group's last row. It begins at the first multiple of `pitch` behind the group before.
 ///   pitch 1: torch's offsets; 128: DeepGEMM's contiguous layout.
 /// - counts: rows of the group, which begins at row g * pitch (DeepGEMM's masked layout).
-enum class GroupKind : u8 { none, ends, counts };
+/// - along_k: as ends, but of the rows that are summed over: k of A and B.
+enum class GroupKind : u8 { none, ends, counts, along_k };
 SLUICE_HD constexpr const char* name_of(GroupKind kind) {
   switch (kind) {
     case GroupKind::none: return "none";
     case GroupKind::ends: return "ends";
     case GroupKind::counts: return "counts";
+    case GroupKind::along_k: return "along_k";
   }
   return "?";
 }
 
-/// The groups of a problem. There are as many as matrices of B (Problem::batch).
+/// True if rows of A and D belong to groups.
+SLUICE_HD constexpr bool groups_rows(GroupKind kind) {
+  return kind == GroupKind::ends || kind == GroupKind::counts;
+}
+
+/// The groups of a problem, Problem::batch of them.
 struct Groups {
   GroupKind kind = GroupKind::none;
   int pitch = 1;

@@ -69,11 +69,11 @@ struct PhasedParams : ConvParams {
 /// `map_a_tail` has the small boxes of spec/loaded_rows.h; `grid` has the columns, groups and k-tiles.
 struct GroupedParams : GemmParams {
   const int* group_numbers;  // one per group (spec/groups.h)
-  int group_pitch;
+  int group_pitch, group_total;
 };
 /// Bytes of a kernel's argument.
 SLUICE_HD constexpr int params_bytes(const KernelConfig& c) {
-  if (has_groups(c)) return sizeof(GroupedParams);
+  if (reads_table(c)) return sizeof(GroupedParams);
   if (c.conv.op == ConvOp::none) return sizeof(GemmParams);
   return c.conv.phased ? sizeof(PhasedParams) : sizeof(ConvParams);
 }

@@ -59,17 +59,37 @@ struct Problem {
   bool norm_a = false;
   /// With a kind: rows of A, C and D belong to groups, and each group has a matrix of B, a vector of scale_b
   /// and a bias of its own. `batch` is the number of groups; A, C and D are one matrix of m rows. Rows
-  /// outside of all groups are not computed.
+  /// outside of all groups are not computed. With groups along k, A and B are one matrix each, and each group
+  /// has a matrix of C and D.
   Groups groups{};
 
   constexpr bool operator==(const Problem&) const = default;
 };
 
-SLUICE_HD constexpr bool has_groups(const Problem& p) {
+/// True if the kernel reads a table of groups.
+SLUICE_HD constexpr bool reads_table(const Problem& p) {
   return p.groups.kind != GroupKind::none;
 }
-/// Matrices of A, C and D.
-SLUICE_HD constexpr i64 matrices_of_rows(const Problem& p) {
+/// True if the rows of A, C and D belong to groups.
+SLUICE_HD constexpr bool has_groups(const Problem& p) {
+  return groups_rows(p.groups.kind);
+}
+/// True if each group is summed over its own part of k.
+SLUICE_HD constexpr bool sums_groups(const Problem& p) {
+  return p.groups.kind == GroupKind::along_k;
+}
+/// The extent that groups divide.
+SLUICE_HD constexpr i64 group_total(const Problem& p) {
+  return sums_groups(p) ? p.k : p.m;
+}
+/// Matrices of A, of B, and of C and D.
+SLUICE_HD constexpr i64 a_matrices(const Problem& p) {
+  return reads_table(p) ? 1 : p.batch;
+}
+SLUICE_HD constexpr i64 b_matrices(const Problem& p) {
+  return sums_groups(p) ? 1 : p.batch;
+}
+SLUICE_HD constexpr i64 d_matrices(const Problem& p) {
   return has_groups(p) ? 1 : p.batch;
 }
 /// Vectors of scale_b and of a bias, which a plain batch shares.
@@ -112,7 +132,7 @@ SLUICE_HD constexpr i64 scale_a_count(const Problem& p) {
     case ScaleMode::none: return 0;
     case ScaleMode::tensor: return 1;
     case ScaleMode::vector: return p.m;
-    case ScaleMode::block: return matrices_of_rows(p) * p.m * scale_blocks(p.k);
+    case ScaleMode::block: return a_matrices(p) * p.m * scale_blocks(p.k);
   }
   return 0;
 }
@@ -214,6 +234,7 @@ SLUICE_HD constexpr Problem with_strides(Problem p) {
   p.d.batch_stride = batch_stride_of(p.d, d_columns(p), p.m);
   p.d.ld = ld_of(p.d, d_columns(p));
   if (has_groups(p)) p.a.batch_stride = p.c.batch_stride = p.d.batch_stride = 0;
+  if (sums_groups(p)) p.a.batch_stride = p.b.batch_stride = 0;
   return p;
 }
 

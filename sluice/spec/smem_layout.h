@@ -176,7 +176,7 @@ SLUICE_HD constexpr int group_table_offset(const KernelConfig& c) {
   return barrier_offset(c) + 8 * barrier_count(c);
 }
 SLUICE_HD constexpr int group_table_bytes(const KernelConfig& c) {
-  return has_groups(c) ? 4 * group_table_ints(c.groups.most) : 0;
+  return reads_table(c) ? 4 * group_table_ints(c.groups.most) : 0;
 }
 
 SLUICE_HD constexpr int smem_bytes(const KernelConfig& c) {

@@ -106,19 +106,36 @@ SLUICE_HD constexpr const char* validate_strided(const KernelConfig& c) {
   return nullptr;
 }
 
+SLUICE_HD constexpr const char* validate_groups_of_rows(const KernelConfig& c) {
+  if (c.a_major != Major::k) return "groups need a K-major A: their rows end anywhere";
+  if (c.cluster.m > 1) return "groups need cluster.m = 1: their tiles along m are neighbours in no matrix";
+  if (adds(c.epilogue)) return "groups of rows need Update::set";
+  return nullptr;
+}
+SLUICE_HD constexpr const char* validate_groups_along_k(const KernelConfig& c) {
+  const Epilogue& e = c.epilogue;
+  if (c.a_major != Major::mn || c.b_major != Major::mn)
+    return "groups along k need MN-major operands: the rows that are summed over must be rows in memory";
+  if (c.cluster.k > 1) return "groups along k need cluster.k = 1: their sizes are on the device";
+  if (e.bias != Bias::none || e.scale_a == ScaleMode::vector || e.scale_b == ScaleMode::vector || e.gated)
+    return "groups along k have no bias, no vectors of scales and no gate";
+  return nullptr;
+}
+
 /// Rules for groups (KernelConfig::groups).
 SLUICE_HD constexpr const char* validate_groups(const KernelConfig& c) {
-  if (!has_groups(c) && c.groups.most != 0) return "groups.most is for a groups.kind: leave it out";
-  if (!has_groups(c)) return nullptr;
+  if (!reads_table(c) && c.groups.most != 0) return "groups.most is for a groups.kind: leave it out";
+  if (!reads_table(c)) return nullptr;
   if (c.groups.most < 1 || c.groups.most > kMostGroups) return "groups.most must be in 1..1024";
   if (c.schedule != Schedule::ping_pong && c.schedule != Schedule::cooperative)
     return "groups need roles: use ping_pong or cooperative";
   if (is_swapped(c)) return "groups are not swapped: their rows are rows of tiles";
   if (c.conv.op != ConvOp::none || loads_strided(c))
     return "groups are loaded by TMA, and are no convolution";
-  if (c.a_major != Major::k) return "groups need a K-major A: their rows end anywhere";
-  if (c.cluster.m > 1) return "groups need cluster.m = 1: their tiles along m are neighbours in no matrix";
-  if (c.combine != Combine::none || adds(c.epilogue)) return "groups need combine = none and Update::set";
+  if (c.combine != Combine::none) return "groups need combine = none: their sizes are on the device";
+  if (const char* rule = sums_groups(c) ? validate_groups_along_k(c) : validate_groups_of_rows(c);
+      rule != nullptr)
+    return rule;
   if (accumulator_registers(c) > 192)
     return "more than 192 accumulator registers leave too few to the roles that search groups: narrow tile.n";
   if (c.overlap.wait == Wait::weights_first)

@@ -134,7 +134,8 @@ struct Tile {
   int k_tiles = 0;  // number of k-tiles to multiply, from first_k_tile on
   int first_k_tile = 0;
   Sharing sharing{};
-  int row_end = 0;  // with groups: one past the last row of the tile's group
+  int row_end = 0;             // with groups: one past the last row of the tile's group
+  int k_begin = 0, k_end = 0;  // with groups along k: the part of k that is summed
 };
 
 /// The `index`-th cluster tile of the raster, for the CTA with rank `cta_rank` in its cluster. Rank r is at

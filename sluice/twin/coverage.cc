@@ -103,7 +103,7 @@ std::optional<Failure> check_stores(std::span<const ClusterProgram> clusters) {
   const int all_columns = outputs_of(config.epilogue, grid.columns * config.cluster.n * config.tile.n);
   const auto rows_of = [&](int batch) {
     if (!has_groups(config)) return GroupRows{0, all_rows};
-    return GroupTable<GroupInts>{scenario.groups, config.groups.most}.rows(batch);
+    return scenario.group(batch);
   };
   for (int batch = 0; batch < grid.batch; ++batch)
     for (int row = rows_of(batch).begin; row < rows_of(batch).end; row += kWaveRows)
@@ -174,7 +174,7 @@ size_t parts_with_products(const Scenario& scenario) {
     if (scenario.k_tiles_of(matrix) == 0) continue;
     size_t along_m = static_cast<size_t>(grid.rows) * config.cluster.m * combined_parts(config);
     if (has_groups(config)) {
-      const GroupRows rows = GroupTable<GroupInts>{scenario.groups, config.groups.most}.rows(matrix);
+      const GroupRows rows = scenario.group(matrix);
       along_m = static_cast<size_t>(ceil_div(rows.end - rows.begin, group_rows(config)));
     }
     parts += along_m * static_cast<size_t>(grid.columns * config.cluster.n);

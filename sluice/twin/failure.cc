@@ -56,6 +56,7 @@ const char* name_of(StepKind kind) {
     case StepKind::read_scales: return "read_scales";
     case StepKind::issue_mma: return "issue_mma";
     case StepKind::pass_stage: return "pass_stage";
+    case StepKind::clear_rest: return "clear_rest";
     case StepKind::retire_older: return "wait_mma_but_newest";
     case StepKind::retire_all: return "wait_mma";
     case StepKind::arrive_empty: return "release_stage";

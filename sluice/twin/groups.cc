@@ -16,15 +16,15 @@ struct WrittenInts {
 
 }  // namespace
 
-GroupInts read_groups(const KernelConfig& config, const Groups& groups, int rows,
+GroupInts read_groups(const KernelConfig& config, const Groups& groups, int total,
                       std::span<const int> numbers) {
   GroupInts table{std::vector<int>(static_cast<size_t>(group_table_ints(config.groups.most)))};
   const auto number = [&](int g) { return numbers[static_cast<size_t>(g)]; };
   const GroupScan<decltype(number), WrittenInts> scan{groups.kind,
                                                       groups.pitch,
-                                                      rows,
+                                                      total,
                                                       static_cast<int>(numbers.size()),
-                                                      config.tile.m,
+                                                      group_tile_extent(config),
                                                       number,
                                                       {{&table.values}, config.groups.most}};
   constexpr int kLanes = decltype(scan)::kLanes;

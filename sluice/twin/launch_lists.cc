@@ -61,6 +61,7 @@ std::vector<OperandEvent> events_of(const Step& step, const KernelConfig& c) {
     case StepKind::read_scales:
     case StepKind::issue_mma:
     case StepKind::pass_stage:
+    case StepKind::clear_rest:
     case StepKind::retire_older:
     case StepKind::retire_all:
     case StepKind::arrive_empty:

@@ -74,6 +74,14 @@ class SumRules {
         of_tile_.push_back(i);
         break;
       case StepKind::issue_mma: return see_product(i);
+      case StepKind::clear_rest: cleared_ = Cleared::unpublished; break;
+      case StepKind::publish:
+        if (cleared_ == Cleared::unpublished)
+          cleared_ = scenario_.warps_per_group == 1 ? Cleared::no : Cleared::by_this_warp;
+        break;
+      case StepKind::sync_wait:
+        if (cleared_ == Cleared::by_this_warp) cleared_ = Cleared::no;
+        break;
       case StepKind::retire_all: in_flight_ = false; break;
       case StepKind::promote: return see_promotion(step);
       case StepKind::send_sums: return see_complete(step);
@@ -93,6 +101,9 @@ class SumRules {
 
   std::optional<Failure> see_product(size_t i) {
     Step& step = steps_[i];
+    if (cleared_ != Cleared::no)
+      return fail(FailureKind::store_unpublished,
+                  "reads rows that were zeroed and not published, or not by all warps: " + to_string(step));
     if (step.fresh != (partial_ == 0))
       return fail(FailureKind::accumulator_wrong,
                   fmt::format("{} while {} k-tiles are in the sums: {}",
@@ -188,6 +199,8 @@ class SumRules {
   int received_ = 0;     // passes of the exchange
   int partials_of_ = 1;  // peers that share the tile
   bool written_ = false, summed_ = false;
+  /// Rows of a stage that were zeroed: published by a fence, then by the group's barrier.
+  enum class Cleared : u8 { no, unpublished, by_this_warp } cleared_ = Cleared::no;
 };
 
 /// Finds the barrier phase that each signal of a math role belongs to. It is the ring pass in which the

@@ -120,6 +120,12 @@ class Machine {
   void wait_mma() { record({.kind = StepKind::retire_all}); }
   void promote(int unit) { record({.kind = StepKind::promote, .unit = unit}); }
   void release_stage(int stage) { release(stage, arrivals()); }
+  void clear_rest(int stage, const Tile& tile) {
+    if (tile.k_end - tile.k_begin == tile.k_tiles * config().tile.k) return;
+    record({.kind = StepKind::clear_rest, .stage = stage, .tile = tile});
+    record({.kind = StepKind::publish});
+    group_sync();
+  }
   void wait_turn(u32 parity) { record({.kind = StepKind::wait_turn, .parity = parity}); }
   void pass_turn() { record({.kind = StepKind::pass_turn, .count = arrivals()}); }
 

@@ -48,6 +48,7 @@ void Numbers::on_step(int agent_index, const Step& step) {
       if (promotes() || step.count == 0) std::fill(group.sums.begin(), group.sums.end(), 0.0f);
       break;
     case StepKind::issue_mma: group.in_flight.push_back(step); break;
+    case StepKind::clear_rest: clear_rest(agent, step); break;
     case StepKind::retire_older: retire(agent, 1); break;
     case StepKind::retire_all: retire(agent, 0); break;
     case StepKind::read_scales: group.scales = stage(agent.cta, step.stage).scales; break;
@@ -90,7 +91,7 @@ void Numbers::on_load(int cta, int slice, const Step& load) {
   // A k-tile of a filter is a block of channels of one tap.
   const bool is_filter = !is_a && gathers_a(c.conv);
   const TapBox& tap = load.conv.boxes[0];
-  const i64 first_k = is_filter ? tap.channel : static_cast<i64>(load.k_tile) * c.tile.k;
+  const i64 first_k = is_filter ? tap.channel : load.tile.k_begin + static_cast<i64>(load.k_tile) * c.tile.k;
   const i64 depth = is_filter ? gathered_channels(p.conv) : p.k;
   const int batch = is_filter ? tap.filter : load.tile.batch;
 
@@ -124,6 +125,16 @@ void Numbers::on_load(int cta, int slice, const Step& load) {
       const float value = inside ? static_cast<float>(load_element(matrix.type, data, at)) : 0.0f;
       (is_a ? s.a[row * c.tile.k + k] : s.b[k * c.tile.n + row]) = value;
     }
+}
+
+void Numbers::clear_rest(const Agent& agent, const Step& step) {
+  const KernelConfig& c = work_.config;
+  Stage& s = stage(agent.cta, step.stage);
+  const int live = step.tile.k_end - step.tile.k_begin - (step.tile.k_tiles - 1) * c.tile.k;
+  for (int k = live; k < c.tile.k; ++k) {
+    for (int row = 0; row < group_rows(c); ++row) s.a[(group_row(agent) + row) * c.tile.k + k] = 0.0f;
+    std::fill_n(&s.b[k * c.tile.n], c.tile.n, 0.0f);
+  }
 }
 
 void Numbers::retire(const Agent& agent, size_t left) {

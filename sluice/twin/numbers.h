@@ -89,6 +89,7 @@ class Numbers final : public Observer {
   double epilogue(const float* sums, const ElementIndex& at) const;
   void write_chunk(const Agent& agent, const Step& chunk);
   void store_direct(const Agent& agent, const Step& step);
+  void clear_rest(const Agent& agent, const Step& step);
   void copy_chunk(const Agent& agent, const Step& chunk);
   /// Stores the rows of a chunk up to `row_end`.
   void store_rows(const Step& chunk, i64 first_row, i64 row_end, const StoreBuffer& buffer);

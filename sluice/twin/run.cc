@@ -32,7 +32,7 @@ Result<void> check_buffers(const Work& work) {
   if (e.scale_d != ScaleMode::none && work.buffers.scale_d == nullptr)
     return missing("scale_d", "the epilogue divides by it");
   if (e.bias != Bias::none && work.buffers.bias == nullptr) return missing("bias", "the epilogue adds it");
-  if (has_groups(work.problem) && work.buffers.groups == nullptr)
+  if (reads_table(work.problem) && work.buffers.groups == nullptr)
     return missing("groups", "the problem has groups");
   return {};
 }
@@ -121,9 +121,9 @@ Result<TwinReport> run_on_host(const Plan& plan, const HostBuffers& buffers, flo
                     .batch = static_cast<int>(p.batch),
                     .split = plan.split,
                     .conv = p.conv};
-  if (has_groups(p))
-    scenario.groups =
-        read_groups(plan.config, p.groups, scenario.m, {buffers.groups, static_cast<size_t>(p.batch)});
+  if (reads_table(p))
+    scenario.groups = read_groups(plan.config, p.groups, static_cast<int>(group_total(p)),
+                                  {buffers.groups, static_cast<size_t>(p.batch)});
   const auto broken = [&](Failure failure, int cluster) {
     failure.seed = seed;
     return Error{ErrorCode::internal, fmt::format("host twin, cluster {}: a protocol rule is broken. {}",

@@ -23,7 +23,7 @@ struct GroupInts {
 };
 
 /// Reads a table as a warp of the kernel does, lane after lane.
-GroupInts read_groups(const KernelConfig& config, const Groups& groups, int rows,
+GroupInts read_groups(const KernelConfig& config, const Groups& groups, int total,
                       std::span<const int> numbers);
 
 struct Scenario {
@@ -34,6 +34,8 @@ struct Scenario {
   int warps_per_group = 1;
   Conv conv{};         // the convolution; m, n, k and batch are those of its product
   GroupInts groups{};  // the table of groups, as roles find it in shared memory; `batch` is their number
+
+  GroupRows group(int matrix) const { return GroupTable<GroupInts>{groups, config.groups.most}.rows(matrix); }
 
   TileGrid grid() const { return tile_grid(config, m, n, k, batch); }
   Slices slices() const { return slices_of(grid(), split); }
@@ -50,6 +52,8 @@ struct Scenario {
   /// Returns one past the last row that a tile may store.
   int row_end_of(const Tile& tile) const { return has_groups(config) ? tile.row_end : rows_of(tile.batch); }
   int k_tiles_of(int matrix) const {
+    if (sums_groups(config) && k != 0)
+      return ceil_div(group(matrix).end - group(matrix).begin, config.tile.k);
     if (!config.conv.phased || k == 0) return grid().k_tiles;
     return phases_of(conv).items[matrix].taps() * channel_blocks(conv, config.tile.k);
   }

@@ -23,6 +23,7 @@ enum class StepKind : u8 {
   read_scales,    // stage: into registers
   issue_mma,      // unit, stage, fresh
   pass_stage,     // stage, tile, k_tile: has no rows there, and reads nothing
+  clear_rest,     // stage, tile: zeros the rows of k behind the group's end
   retire_older,   // all products but the newest
   retire_all,     //
   arrive_empty,   // stage, count arrivals at CTA `target`

@@ -234,7 +234,18 @@ TEST_F(GateCatches, nothing_in_good_groups) {
   blocks.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
   KernelConfig low = blocks;
   low.tile.m = 64;
-  for (KernelConfig config : {bf16, wide, shared, direct, vectors, masked, blocks, low}) {
+  KernelConfig sums{.schedule = Schedule::ping_pong,
+                    .tile = {128, 192, 64},
+                    .cluster = {2, 1, 1},
+                    .d = DType::fp32,
+                    .a_major = Major::mn,
+                    .b_major = Major::mn,
+                    .groups = {GroupKind::along_k, 128}};
+  KernelConfig added = sums;
+  added.schedule = Schedule::cooperative;
+  added.tile = {128, 256, 64};
+  added.epilogue.update = Update::add;
+  for (KernelConfig config : {bf16, wide, shared, direct, vectors, masked, blocks, low, sums, added}) {
     config.stages = max_stages(config);
     ASSERT_EQ(validate(config), nullptr) << validate(config);
     EXPECT_EQ(faults(unit_text(config), config), std::vector<std::string>{}) << unit_text(config);

@@ -58,6 +58,7 @@ KernelConfig plain_wgmma(KernelConfig c) {
 const std::vector<Impossible>& impossible_configs() {
   using enum DType;
   constexpr GroupConfig kEnds{GroupKind::ends, 128};
+  constexpr GroupConfig kAlongK{GroupKind::along_k, 128};
   static const std::vector<Impossible> kAll = {
       {"A and B must be bf16, fp16, e4m3 or e5m2", {.a = fp32, .b = fp32}},
       {"the schedules narrow, wide and strip are for packed weights", {.schedule = Schedule::strip}},
@@ -219,7 +220,16 @@ const std::vector<Impossible>& impossible_configs() {
       {"groups need a K-major A: their rows end anywhere", {.a_major = Major::mn, .groups = kEnds}},
       {"groups need cluster.m = 1: their tiles along m are neighbours in no matrix",
        {.cluster = {2, 1}, .groups = kEnds}},
-      {"groups need combine = none and Update::set", {.combine = Combine::last_arriver, .groups = kEnds}},
+      {"groups need combine = none: their sizes are on the device",
+       {.combine = Combine::last_arriver, .groups = kEnds}},
+      {"groups of rows need Update::set",
+       {.d = DType::fp32, .epilogue = {.update = Update::add}, .groups = kEnds}},
+      {"groups along k need MN-major operands: the rows that are summed over must be rows in memory",
+       {.a_major = Major::mn, .groups = kAlongK}},
+      {"groups along k need cluster.k = 1: their sizes are on the device",
+       {.cluster = {1, 1, 2}, .a_major = Major::mn, .b_major = Major::mn, .groups = kAlongK}},
+      {"groups along k have no bias, no vectors of scales and no gate",
+       {.a_major = Major::mn, .b_major = Major::mn, .epilogue = {.bias = Bias::column}, .groups = kAlongK}},
       {"more than 192 accumulator registers leave too few to the roles that search groups: narrow tile.n",
        {.tile = {256, 200, 64}, .stages = 3, .groups = kEnds}},
       {"groups read their table before weights: wait = weights_first must be another",

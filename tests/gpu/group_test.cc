@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of groups on the GPU against the reference, bit by bit: whole numbers, so that every sum is exact.
-// D and the rows of A that belong to no group are NaN. Tables are random, at the edges, and any numbers at
-// all; a graph is replayed with table after table. To see it fail: take a TMA store for every chunk in
-// Machine::issue_store, or leave the barrier out of Machine::read_list.
+// D and the rows of A, or of k, that belong to no group are NaN. Tables are random, at the edges, and any
+// numbers at all; a graph is replayed with table after table. To see it fail: take a TMA store for every
+// chunk in Machine::issue_store, or leave the barrier out of Machine::read_list.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -47,10 +47,11 @@ class group_products : public GpuTest {
   }
   /// Runs the product of each table in one kernel, and compares D with the reference.
   void check(Problem p, const std::vector<Table>& tables, const PlanOverrides& overrides) {
-    p.m = 0;
-    for (const Table& t : tables) p.m = std::max(p.m, t.m);
-    p.batch = static_cast<i64>(tables.front().numbers.size());
     p.groups = {tables.front().kind, tables.front().pitch};
+    i64& total = sums_groups(p) ? p.k : p.m;
+    total = 0;
+    for (const Table& t : tables) total = std::max(total, t.m);
+    p.batch = static_cast<i64>(tables.front().numbers.size());
     const Result<Plan> plan = gemm::plan(p, device().info(), overrides);
     ASSERT_TRUE(ok(plan)) << to_string(p);
     const auto kernel = gemm::prepare(device(), *plan);
@@ -74,7 +75,7 @@ class group_products : public GpuTest {
                     .scale_b = floats(o.scale_b),
                     .scale_d = floats(o.scale_d),
                     .bias = on_gpu(o.bias.data(), o.bias.size())};
-    const size_t a_place = 0, d_place = 3;
+    const size_t a_place = 0, b_place = 1, d_place = 3;
     args.groups =
         static_cast<const int*>(on_gpu(tables.front().numbers.data(), 4 * tables.front().numbers.size()));
     const size_t table_place = held.size() - 1;
@@ -83,14 +84,15 @@ class group_products : public GpuTest {
     const auto graph =
         Graph::capture(device(), stream->get(), [&] { return gemm::launch(*kernel, args, stream->get()); });
     ASSERT_TRUE(ok(graph));
-    const std::vector<u8> a = o.a;
+    const std::vector<u8> a = o.a, b = o.b;
     for (const Table& t : tables) {
       o.groups = t.numbers;
-      o.a = a;
+      o.a = a, o.b = b;
       poison_rows_of_no_group(o);
       std::fill(o.d.begin(), o.d.end(), u8{0xff});
       std::vector<u8> expected = o.d, found = o.d;
       ASSERT_TRUE(ok(held[a_place].upload(o.a.data(), static_cast<i64>(o.a.size()))));
+      ASSERT_TRUE(ok(held[b_place].upload(o.b.data(), static_cast<i64>(o.b.size()))));
       ASSERT_TRUE(ok(held[d_place].upload(o.d.data(), static_cast<i64>(o.d.size()))));
       ASSERT_TRUE(ok(held[table_place].upload(t.numbers.data(), static_cast<i64>(4 * t.numbers.size()))));
       ASSERT_TRUE(ok(graph->launch(stream->get())));
@@ -138,6 +140,29 @@ TEST_F(group_products, are_exact_with_scales_biases_and_gates_of_their_own) {
     check(product(320, 192, DType::bf16, DType::bf16, gated), several(number(1, 30), 4), {});
     check(product(160, 128, DType::fp16, DType::fp32, residual), several(number(1, 30), 4), {});
   }
+}
+
+/// Tables of groups along k.
+std::vector<Table> along_k(std::vector<Table> tables) {
+  for (Table& t : tables) t.kind = GroupKind::along_k;
+  return tables;
+}
+
+TEST_F(group_products, sum_over_groups_with_every_schedule_store_and_cluster) {
+  for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative})
+    for (const StorePath store : {StorePath::tma, StorePath::direct})
+      for (const ClusterShape cluster : {ClusterShape{1, 1, 1}, {2, 1, 1}, {1, 2, 1}})
+        for (const DType out : {DType::bf16, DType::fp32}) {
+          Problem p = product(320, 0, DType::bf16, out);
+          p.m = 264;
+          p.a.major = p.b.major = Major::mn;
+          check(p, along_k(several(number(1, 40), 6)),
+                {.schedule = schedule, .cluster = cluster, .store = store});
+        }
+  Problem gradients = product(128, 0, DType::fp16, DType::fp32, {.residual = true, .c_type = DType::fp32});
+  gradients.m = 136;
+  gradients.a.major = gradients.b.major = Major::mn;
+  check(gradients, along_k(several(200, 4)), {});
 }
 
 TEST_F(group_products, take_up_to_a_thousand_groups) {

@@ -41,30 +41,34 @@ inline std::vector<u8> whole_numbers(DType type, i64 count, u32 seed) {
 inline Operands make_operands(const Problem& given) {
   const Problem p = with_strides(given);
   Operands o{.problem = p};
-  const auto elements = [&](const Matrix& x, i64 rows) {
-    return has_groups(p) ? x.ld * rows : x.batch_stride * p.batch;
+  const auto elements = [](const Matrix& x, i64 rows, i64 matrices) {
+    return x.batch_stride == 0 ? x.ld * rows : x.batch_stride * matrices;
   };
-  o.a = whole_numbers(p.a.type, elements(p.a, p.m), 1);
-  o.b = whole_numbers(p.b.type, p.b.batch_stride * p.batch, 2);
-  o.c = whole_numbers(p.epilogue.c_type, elements(p.c, p.m), 3);
+  o.a = whole_numbers(p.a.type, elements(p.a, outer_extent(p.a, p.m, p.k), p.batch), 1);
+  o.b = whole_numbers(p.b.type, elements(p.b, outer_extent(p.b, p.n, p.k), p.batch), 2);
+  o.c = whole_numbers(p.epilogue.c_type, elements(p.c, p.m, p.batch), 3);
   o.bias = whole_numbers(p.epilogue.bias_type, column_vectors(p) * p.n, 4);
   for (i64 i = 0; i < scale_a_count(p); ++i) o.scale_a.push_back(i % 3 == 0 ? 0.5f : 2.0f);
   for (i64 i = 0; i < scale_b_count(p); ++i) o.scale_b.push_back(i % 2 == 0 ? 1.0f : -1.0f);
-  o.d.assign(static_cast<size_t>(elements(p.d, p.m) * bytes_of(p.d.type)), 0xff);
+  o.d.assign(static_cast<size_t>(elements(p.d, p.m, p.batch) * bytes_of(p.d.type)), 0xff);
   if (adds(p.epilogue)) o.d = whole_numbers(p.d.type, p.d.batch_stride * p.batch, 5);
   o.expected = o.d;
   return o;
 }
 
-/// Makes the rows of A that belong to no group NaN.
+/// Makes the rows of A that belong to no group NaN; with groups along k, those of A and B.
 inline void poison_rows_of_no_group(Operands& o) {
   const Problem& p = o.problem;
-  std::vector<bool> used(static_cast<size_t>(p.m));
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  std::vector<bool> used(static_cast<size_t>(group_total(p)));
   for (const GroupRows& rows : rows_of_groups(p, o.groups.data()))
     std::fill(used.begin() + rows.begin, used.begin() + rows.end, true);
-  for (i64 row = 0; row < p.m; ++row)
-    for (i64 k = 0; k < p.k && !used[static_cast<size_t>(row)]; ++k)
-      store_element(p.a.type, o.a.data(), row * p.a.ld + k, std::numeric_limits<double>::quiet_NaN());
+  for (i64 row = 0; row < group_total(p); ++row) {
+    if (used[static_cast<size_t>(row)]) continue;
+    for (i64 i = 0; i < p.a.ld; ++i) store_element(p.a.type, o.a.data(), row * p.a.ld + i, nan);
+    for (i64 i = 0; sums_groups(p) && i < p.b.ld; ++i)
+      store_element(p.b.type, o.b.data(), row * p.b.ld + i, nan);
+  }
 }
 
 /// Returns `given` with the types and layouts of the problem.
@@ -76,7 +80,7 @@ inline KernelConfig config_of(const Problem& problem, const KernelConfig& given)
   config.a_major = product.a.major, config.b_major = product.b.major;
   config.epilogue = product.epilogue;
   config.conv = kind_of(product.conv);
-  if (has_groups(problem)) config.groups = {problem.groups.kind, 128};
+  if (reads_table(problem)) config.groups = {problem.groups.kind, 128};
   return config;
 }
 

@@ -24,6 +24,15 @@ def test_a_table_is_read_as_the_call_says(groups, pitch):
     assert sluice.holdings().kernels == before + 1
 
 
+def test_sums_over_groups():
+    a, b = on_gpu("bf16", (128, 64), (1, 128)), on_gpu("bf16", (64, 256))
+    pairs = (f.A, a, f.B, b, f.OUT, on_gpu("fp32", (4, 128, 256)), f.OFFS, on_gpu("int32", (4,)), f.GROUPS, 3)
+    assert launches_of(lambda: f.product(*pairs)) == 1
+    assert launches_of(lambda: f.product(*pairs, f.ADD, True)) == 1, "added to main gradients"
+    with pytest.raises(sluice.InvalidSize, match="three dimensions"):
+        f.product(*pairs[:5], on_gpu("fp32", (128, 256)), *pairs[6:])
+
+
 @pytest.mark.parametrize("scales", [((1,), (1,)), ((64,), (4, 256)), ((64, 1), (4, 256)), ((64, 4), (4, 2, 4))])
 def test_scales_of_groups(scales):
     pairs = {f.SCALE_A: on_gpu("fp32", scales[0]), f.SCALE_B: on_gpu("fp32", scales[1]), f.BIAS: on_gpu("bf16", (4, 256))}
@@ -39,7 +48,7 @@ def test_prepared_problems_serve_calls():
 
 def test_what_is_no_table_is_refused():
     for words, more in [("offs is uint8 and must be int32", dict(table="uint8")), ("offs has shape (3,)", dict(count=3)),
-                        ("groups = 7 must be in 0..2", dict(groups=7)), ("groups = 0: say how", dict(groups=0)),
+                        ("groups = 7 must be in 0..3", dict(groups=7)), ("groups = 0: say how", dict(groups=0)),
                         ("groups.pitch = -4", dict(pitch=-4)), ("offs is missing", dict(pairs={f.OFFS: None}))]:
         with pytest.raises((sluice.InvalidArgument, sluice.InvalidSize, sluice.InvalidType)) as raised:
             rows(**more)

@@ -40,6 +40,12 @@ def on_host(monkeypatch):
         x = {NAMES[field]: value for field, value in zip(pairs[::2], pairs[1::2])}
         seen.append(x)
         a, b, out, table = x["mat_a"], x["mat_b"], x["out"], x["offs"]
+        if x["groups"] == 3:
+            assert a.stride(0) == 1 and b.stride(1) == 1 and a.shape[1] == b.shape[0] and x["scale_a"] is None
+            for g, rows in rows_of(table, 1, x["group_pitch"], a.shape[1]):
+                made = a[:, rows].double() @ b[rows].double()
+                out[g] = (made if x.get("c") is None else made + x["c"][g].double()).to(out.dtype)
+            return
         assert a.dim() == 2 and b.dim() == 3 and out.dim() == 2 and out.shape[0] == a.shape[0], "rows of all groups"
         assert a.stride(-1) == 1 and out.stride(-1) == 1 and table.dtype is torch.int32 and table.shape == b.shape[:1]
         assert a.element_size() == 2 or b.stride(-2) == 1, "fp8 weights have k contiguous"
@@ -98,6 +104,35 @@ def test_columns_of_groups_are_rows_of_the_transposed_product(on_host):
     assert made.shape == (16, 20)
     for g, (first, last) in enumerate([(0, 5), (5, 5), (5, 20)]):
         assert torch.equal(made[:, first:last].double(), a[g].double() @ b[:, first:last].double())
+
+
+def test_sums_over_groups_are_gradients_of_weights(on_host):
+    x, y, table = bf16(20, 32), bf16(20, 16), ends(5, 5, 18)
+    made = st.grouped_mm(x.t(), y, offs=table, out_dtype=torch.float32)
+    assert made.shape == (3, 32, 16) and not made[1].any()
+    for g, (first, last) in enumerate([(0, 5), (5, 5), (5, 18)]):
+        assert torch.equal(made[g].double(), x[first:last].double().t() @ y[first:last].double())
+    total = torch.randn(3, 32, 16)
+    d = torch.empty_like(total)
+    deep_gemm.k_grouped_bf16_gemm_tn_contiguous(x[:18], y[:18], d, [5, 0, 13], ends(5, 0, 13), c=total)
+    assert torch.allclose(d, total + made)
+
+
+@pytest.mark.parametrize("transposed", [False, True], ids=["k x n", "n x k"])
+def test_the_backward_is_that_of_a_loop(on_host, transposed):
+    x, w, bias = bf16(20, 32), bf16(3, 16, 32).transpose(1, 2) if transposed else bf16(3, 32, 16), bf16(3, 16)
+    grad = bf16(20, 16)
+    leaves = [t.detach().clone(memory_format=torch.preserve_format).requires_grad_() for t in (x, w, bias)]
+    made = st.grouped_mm(leaves[0], leaves[1], offs=ends(5, 5, 18), bias=leaves[2], zero_rest=True)
+    made.backward(grad)
+    wide = [t.double().requires_grad_() for t in (x, w, bias)]
+    rows = [wide[0][first:last] @ wide[1][g] + wide[2][g] for g, (first, last) in enumerate([(0, 5), (5, 5), (5, 18)])]
+    torch.cat(rows).backward(grad[:18].double())
+    for ours, exact in zip(leaves, wide):
+        assert ours.grad.dtype is torch.bfloat16 and torch.equal(ours.grad, exact.grad.bfloat16())
+    assert leaves[1].grad.stride() == leaves[1].stride()
+    with pytest.raises(sluice.InvalidArgument, match="differentiable"):
+        st.grouped_mm(leaves[0], leaves[1], offs=ends(5, 5, 18), activation="relu")
 
 
 @pytest.mark.parametrize("kind", ["tensor", "vector", "block"])
@@ -162,7 +197,8 @@ ROWS, WEIGHTS, TABLE = bf16(64, 128), bf16(4, 128, 256), ends(1, 2, 3, 4)
 BAD = [
     ("no table", lambda: st.grouped_mm(ROWS, WEIGHTS), sluice.InvalidArgument, "offs is missing"),
     ("a table of batches", lambda: st.grouped_mm(WEIGHTS, WEIGHTS.transpose(1, 2), offs=TABLE), sluice.InvalidArgument, "leave it out"),
-    ("sums over groups", lambda: st.grouped_mm(ROWS, ROWS.t(), offs=TABLE), sluice.InvalidArgument, "groups of k"),
+    ("sums of k-major operands", lambda: st.grouped_mm(ROWS, bf16(128, 64), offs=TABLE), sluice.InvalidType, "A is k-major"),
+    ("a bias of sums", lambda: st.grouped_mm(ROWS.t(), ROWS, offs=TABLE, bias=bf16(4, 128)), sluice.InvalidArgument, "sums over groups"),
     ("dimensions", lambda: st.grouped_mm(ROWS[0], WEIGHTS, offs=TABLE), sluice.InvalidSize, "mat_a has 1 dimensions"),
     ("a long table", lambda: st.grouped_mm(ROWS, WEIGHTS, offs=TABLE.long()), sluice.InvalidType, "offs is int64 and must be int32"),
     ("a short table", lambda: st.grouped_mm(ROWS, WEIGHTS, offs=TABLE[:3]), sluice.InvalidSize, "a number for each matrix of mat_b"),
@@ -171,7 +207,8 @@ BAD = [
     ("k", lambda: st.grouped_mm(ROWS, WEIGHTS[:, :64], offs=TABLE), sluice.InvalidSize, "mat_b has shape"),
     ("a bias for all", lambda: st.grouped_mm(ROWS, WEIGHTS, offs=TABLE, bias=bf16(256)), sluice.InvalidSize, "(4, 256)"),
     ("host memory", lambda: st.grouped_mm(ROWS, WEIGHTS, offs=TABLE), sluice.WrongDevice, "mat_a is in host memory"),
-    ("a gradient", lambda: st.grouped_mm(bf16(64, 128).requires_grad_(), WEIGHTS, offs=TABLE), sluice.InvalidArgument, "no backward"),
+    ("a gradient of sums", lambda: st.grouped_mm(bf16(64, 128).requires_grad_().t(), ROWS, offs=TABLE), sluice.InvalidArgument,
+     "differentiable"),
     ("a bias of columns", lambda: st.grouped_mm(WEIGHTS, bf16(64, 256).t(), offs=TABLE, bias=bf16(4, 128)), sluice.InvalidArgument,
      "groups of columns"),
     ("scales of rows", lambda: st.scaled_grouped_mm(ROWS.to(E4M3), bf16(4, 256, 128).to(E4M3).transpose(1, 2), torch.ones(63), torch.ones(4, 256), TABLE),

@@ -46,8 +46,36 @@ TEST_F(GroupLaunch, passes_the_table_and_boxes_of_one_matrix) {
   const GroupedParams& params = driver.launch(0).grouped;
   EXPECT_EQ(params.group_numbers, given.groups);
   EXPECT_EQ(params.group_pitch, 1);
+  EXPECT_EQ(params.group_total, 96);
   EXPECT_EQ(params.grid.batch, 8);
   EXPECT_EQ(params.d_batch_stride, 0);
+}
+
+Problem sums_problem() {
+  Problem p{.m = 512, .n = 256, .k = 4000, .batch = 8, .a = {.major = Major::mn}, .b = {.major = Major::mn}};
+  p.d.type = DType::fp32;
+  p.groups = {GroupKind::along_k, 16};
+  return p;
+}
+
+TEST_F(GroupLaunch, along_k_reads_one_matrix_each_and_writes_one_per_group) {
+  const Problem p = sums_problem();
+  const gemm::Kernel kernel = prepared(p, {});
+  const KernelConfig& config = kernel.plan().config;
+  EXPECT_EQ(config.groups, (GroupConfig{GroupKind::along_k, 128}));
+  EXPECT_EQ(kernel.plan().split.slices, 1) << "sizes along k are on the device";
+  const gemm::Args given = args(p);
+  launched(gemm::launch(kernel, given, nullptr), 1);
+  const Problem checked = *check_problem(p);
+  EXPECT_EQ(a_map_shape(config, checked).batch, 1);
+  EXPECT_EQ(b_map_shape(config, checked).batch, 1);
+  EXPECT_EQ(d_map_shape(config, checked).batch, 8);
+  const GroupedParams& params = driver.launch(0).grouped;
+  EXPECT_EQ(params.group_numbers, given.groups);
+  EXPECT_EQ(params.group_pitch, 16);
+  EXPECT_EQ(params.group_total, 4000);
+  EXPECT_EQ(expected(p).k, 500);
+  EXPECT_EQ(expected(p).batch, 8);
 }
 
 TEST_F(GroupLaunch, needs_a_table) {
@@ -98,6 +126,13 @@ TEST_F(GroupLaunch, that_cannot_be_is_refused) {
   refuses(p, ErrorCode::invalid_type, "overwritten");
   p = problem(), p.a.ld = 257;
   refuses(p, ErrorCode::misaligned, "a.ld");
+  p = sums_problem(), p.b.major = Major::k;
+  refuses(p, ErrorCode::invalid_type, "B is k-major");
+  p = sums_problem(), p.epilogue.scale_b = ScaleMode::vector;
+  refuses(p, ErrorCode::invalid_type, "no vectors of scales");
+  p = sums_problem(), p.a = {.type = DType::e4m3}, p.b = p.a;
+  refuses(p, ErrorCode::invalid_type, "bf16 or fp16");
+  EXPECT_FALSE(gemm::plan(sums_problem(), DeviceInfo{}, {.splits = 2}).ok());
   EXPECT_FALSE(gemm::plan(problem(), DeviceInfo{}, {.swapped = true}).ok());
   EXPECT_FALSE(gemm::plan(problem(), DeviceInfo{}, {.schedule = Schedule::plain}).ok());
   EXPECT_FALSE(gemm::plan(problem(), DeviceInfo{}, {.splits = 2}).ok());

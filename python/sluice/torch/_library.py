@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .. import _binding as f
 from .._arguments import shown
-from .._names import ACTIVATIONS, GRANULARITIES, number_of
+from .._names import ACTIVATIONS, GRANULARITIES, GROUPS, number_of
 from ..errors import InvalidArgument, InvalidSize, WrongDevice
 from ..plans import Workspace
 from ._fakes import check_product
@@ -173,6 +173,7 @@ def dispatch(op: Op, out: Optional[Tensor], dtype: torch.dtype, *arguments: Any)
 
 
 # ---- products
+ALONG_K = GROUPS.index("along_k")
 _EXTRAS = "Tensor? bias, Tensor? c, str? activation, bool gated, Tensor? scale_d, int workspace"
 
 
@@ -244,7 +245,7 @@ def _grouped_mm_check(out, mat_a, mat_b, offs, groups, pitch, scale_a, scale_b, 
 GROUPED_MM = Op("grouped_mm", "Tensor mat_a, Tensor mat_b, Tensor offs, int groups, int pitch, Tensor? scale_a, Tensor? scale_b, "
                 f"bool use_fast_accum, {_EXTRAS}", _grouped_mm_into,
                 lambda a, b, offs, groups, pitch, scale_a, scale_b, fast, bias, c, activation, gated, *_:
-                (a.shape[0], _columns(b.shape[-1], gated)), _grouped_mm_check)
+                (*offs.shape[:groups == ALONG_K], a.shape[0], _columns(b.shape[-1], gated)), _grouped_mm_check)
 
 _weights_fields = functools.lru_cache(maxsize=4096)(f.weights_fields)
 

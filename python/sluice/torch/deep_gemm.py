@@ -16,6 +16,7 @@ from ..errors import InvalidArgument, InvalidSize, InvalidStride
 from ._entry import op
 from .autograd import refuse_grad
 from .functional import scaled_mm
+from ._library import ALONG_K
 from .grouped import COUNTS, product_of_groups
 from .quantize import quantize
 
@@ -120,6 +121,20 @@ def _masked(a: Tensor, b: Tensor, d: Tensor, counts: Tensor, *scales: Tensor) ->
             raise InvalidSize(f"{name} has shape {tuple(x.shape)} and must have three dimensions: groups x m x columns")
     merged = [_merged(x) for x in scales[:1]]
     _grouped(_merged(a), b, _merged(d), counts, [*merged, *scales[1:]], groups=COUNTS, pitch=max(a.shape[1], 1))
+
+
+@op(mat_a="a.t()", mat_b="b", out="d", offs="ks_tensor")
+def k_grouped_bf16_gemm_tn_contiguous(a: Tensor, b: Tensor, d: Tensor, ks: Optional[Sequence[int]], ks_tensor: Tensor,
+                                      c: Optional[Tensor] = None, compiled_dims: str = "mn") -> None:
+    """Writes ``(c[g] +) a[rows].t() @ b[rows]`` into ``d[g]``, for the rows of each group. ``a`` is rows x m, ``b`` is rows x n, ``d``
+    is groups x m x n in fp32 or bf16. ``ks_tensor``: int32 on the GPU, the rows of each group, which lie behind each other.
+
+    ``ks``, the same numbers on the host, and ``compiled_dims`` have no effect. The ends of the groups are computed by one small kernel
+    of torch.
+    """
+    if is_grad_enabled() and any(x is not None and x.requires_grad for x in (a, b, c)):
+        refuse_grad("k_grouped_bf16_gemm_tn_contiguous")
+    product_of_groups(a.t(), b, ks_tensor.cumsum(0, dtype=torch.int32), groups=ALONG_K, c=c, out=d)
 
 
 def _merged(x: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 have torch's names and arguments (docs/groups.md)."""
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Mapping, Optional
 
 import torch
 from torch import Tensor
@@ -13,8 +13,8 @@ from .._names import GROUPS
 from ..errors import InvalidArgument, InvalidSize
 from ..plans import Workspace
 from ._entry import op
-from ._library import GROUPED_MM, MM, check_out, dispatch, workspace_number
-from .autograd import refuse_grad
+from ._library import ALONG_K, GROUPED_MM, MM, check_out, dispatch, workspace_number
+from .autograd import needs_grad, refuse_grad, refuse_second_derivative
 
 ENDS, COUNTS = GROUPS.index("ends"), GROUPS.index("counts")
 
@@ -24,7 +24,8 @@ def product_of_groups(mat_a: Tensor, mat_b: Tensor, table: Tensor, *, groups: in
                       bias: Optional[Tensor] = None, c: Optional[Tensor] = None, activation: Optional[str] = None, gated: bool = False,
                       scale_d: Optional[Tensor] = None, out: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None,
                       workspace: Optional[Workspace] = None) -> Tensor:
-    """Returns the product of the rows of ``mat_a`` with the matrix of their group. ``groups``: ENDS or COUNTS."""
+    """Returns the product of the rows of ``mat_a`` with the matrix of their group; with ALONG_K, of each group's columns of ``mat_a``
+    with its rows of ``mat_b``. ``groups``: ENDS, COUNTS or ALONG_K."""
     if out is not None:
         check_out(out, out_dtype)
     return dispatch(GROUPED_MM, out, out_dtype or mat_a.dtype, mat_a, mat_b, table, groups, pitch, scale_a, scale_b, use_fast_accum,
@@ -54,6 +55,9 @@ def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Optional[Tensor] = None, b
       rows x n.
     - ``mat_a`` groups x m x k and ``mat_b`` k x columns: columns ``offs[g - 1]`` to ``offs[g]`` are multiplied by matrix g. The result
       is m x columns, stored by columns.
+    - ``mat_a`` m x rows and ``mat_b`` rows x n: columns ``offs[g - 1]`` to ``offs[g]`` of ``mat_a`` are multiplied by these rows of
+      ``mat_b``, both stored with a row in memory for each of them (``x.t()`` and ``y``). The result is groups x m x n; a group
+      without rows gives zeros.
     - Two batches of matrices, without ``offs``: as ``mm``.
     - ``offs``: int32, one past the last row (column) of each group, on the GPU. It is read by the kernel, so nothing waits for it, and
       a CUDA graph may be replayed with other numbers. Any numbers are safe (docs/groups.md).
@@ -61,10 +65,14 @@ def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Optional[Tensor] = None, b
     - ``c``, ``activation``, ``gated``: as for ``mm``; with ``gated``, each matrix of ``mat_b`` has gate and up side by side.
     - ``zero_rest``: True makes rows behind the last group zeros. By default they keep what the memory had, as in torch.
 
-    There is no backward yet: an argument that requires a gradient raises ``InvalidArgument``.
+    It is differentiable for rows x k and groups x k x n without ``c``, ``activation``, ``gated``, ``out`` and an ``out_dtype`` other
+    than the inputs' type. With another argument that requires a gradient it raises ``InvalidArgument``. Gradients of rows behind the
+    last group are zeros.
     """
-    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (mat_a, mat_b, bias, c)):
-        refuse_grad("grouped_mm")
+    if needs_grad(mat_a, mat_b, bias, c):
+        return _differentiable(mat_a, mat_b, offs, bias, zero_rest, workspace,
+                               simple=c is None and activation in (None, "none") and not gated and out is None
+                               and out_dtype in (None, mat_a.dtype))
     dimensions = (mat_a.dim(), mat_b.dim())
     if dimensions == (3, 3):
         if offs is not None:
@@ -81,16 +89,65 @@ def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Optional[Tensor] = None, b
         return product_of_groups(mat_b.t(), mat_a.transpose(-2, -1), _needs_table(mat_a, mat_b, offs), activation=activation,
                                  out_dtype=out_dtype, workspace=workspace).t()
     if dimensions == (2, 2):
-        raise InvalidArgument("mat_a and mat_b are matrices: sums over groups of k are not there yet; use torch's grouped_mm for the "
-                              "gradients of weights")
+        _refuse_for_sums(bias=bias, gated=gated or None, zero_rest=zero_rest or None)
+        return product_of_groups(mat_a, mat_b, _needs_table(mat_a, mat_b, offs), groups=ALONG_K, c=c, activation=activation, out=out,
+                                 out_dtype=out_dtype, workspace=workspace)
     raise InvalidSize(f"mat_a has {dimensions[0]} dimensions and mat_b {dimensions[1]}: each must have 2 or 3")
 
 
-def _refuse_for_columns(**given: object) -> None:
+def _refuse(what: str, given: Mapping[str, object]) -> None:
     for name, value in given.items():
         if value is not None:
-            raise InvalidArgument(f"{name} = {shown(value) if not isinstance(value, Tensor) else 'a tensor'}, and mat_a is a batch of "
-                                  "matrices: groups of columns take no such argument; leave it out, or multiply the transposed tensors")
+            raise InvalidArgument(f"{name} = {shown(value) if not isinstance(value, Tensor) else 'a tensor'}, and {what} take no such "
+                                  "argument: leave it out")
+
+
+def _refuse_for_columns(**given: object) -> None:
+    _refuse("groups of columns (mat_a is a batch of matrices)", given)
+
+
+def _refuse_for_sums(**given: object) -> None:
+    _refuse("sums over groups (mat_a and mat_b are matrices)", given)
+
+
+def _differentiable(mat_a: Tensor, mat_b: Tensor, offs: Optional[Tensor], bias: Optional[Tensor], zero_rest: bool,
+                    workspace: Optional[Workspace], *, simple: bool) -> Tensor:
+    if not simple or (mat_a.dim(), mat_b.dim()) != (2, 3):
+        raise InvalidArgument("grouped_mm is differentiable for rows x k and groups x k x n, without c, activation, gated, out and an "
+                              "out_dtype that is not mat_a's; use torch.no_grad() or detach() otherwise")
+    return GroupedFunction.apply(mat_a, mat_b, _needs_table(mat_a, mat_b, offs), bias, zero_rest, workspace)
+
+
+class GroupedFunction(torch.autograd.Function):
+    """``grouped_mm`` of rows x k and groups x k x n with a backward: two products of groups, with the same table."""
+
+    @staticmethod
+    def forward(ctx: Any, mat_a: Tensor, mat_b: Tensor, offs: Tensor, bias: Optional[Tensor], zero_rest: bool,
+                workspace: Optional[Workspace]) -> Tensor:
+        ctx.save_for_backward(mat_a, mat_b, offs)
+        ctx.workspace, ctx.bias_type = workspace, None if bias is None else bias.dtype
+        return grouped_mm(mat_a, mat_b, offs=offs, bias=bias, zero_rest=zero_rest, workspace=workspace)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple:
+        refuse_second_derivative()
+        mat_a, mat_b, offs = ctx.saved_tensors
+        grad, grad_a, grad_b, grad_bias = grad_output.contiguous(), None, None, None
+        if ctx.needs_input_grad[0]:
+            grad_a = grouped_mm(grad, mat_b.transpose(-2, -1), offs=offs, zero_rest=True, workspace=ctx.workspace)
+        if ctx.needs_input_grad[1]:
+            grad_b = _weight_gradient(mat_a, mat_b, grad, offs, ctx.workspace)
+        if ctx.needs_input_grad[3]:
+            ones = torch.ones(grad.shape[0], 8, dtype=grad.dtype, device=grad.device)
+            grad_bias = grouped_mm(ones.t(), grad, offs=offs, workspace=ctx.workspace)[:, 0].to(ctx.bias_type)
+        return grad_a, grad_b, None, grad_bias, None, None
+
+
+def _weight_gradient(mat_a: Tensor, mat_b: Tensor, grad: Tensor, offs: Tensor, workspace: Optional[Workspace]) -> Tensor:
+    """Returns the gradient of ``mat_b`` in its layout: groups x k x n, or the transpose of groups x n x k."""
+    if mat_b.stride(-1) == 1:
+        return grouped_mm(mat_a.t(), grad, offs=offs, workspace=workspace)
+    return grouped_mm(grad.t(), mat_a, offs=offs, workspace=workspace).transpose(-2, -1)
 
 
 @op

@@ -77,7 +77,7 @@ class ProductOfChain : public Step {
   Result<void> check(const ChainStep& step) const override {
     if (is_conv(step_.problem.conv))
       return refused("a convolution cannot be a step of a chain yet: launch it between chains");
-    if (has_groups(step_.problem))
+    if (reads_table(step_.problem))
       return refused("a product of groups cannot be a step of a chain yet: launch it between chains");
     if (step_.overrides.overlap != Overlap{})
       return refused("PlanOverrides::overlap is the chain's to set: say it in ChainStep::overlap");

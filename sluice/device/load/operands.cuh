@@ -46,16 +46,24 @@ struct LoadersOf {
   using A = Im2colRows<kConfig>;
   using B = FilterTaps<kConfig>;
 };
-template <KernelConfig kConfig, bool kGrouped = has_groups(kConfig)>
-struct RowsOfA : MatrixOperand<kConfig, true> {};
-template <KernelConfig kConfig>
-struct RowsOfA<kConfig, true> : GroupedRows<kConfig> {};
-
-template <KernelConfig kConfig>
-struct LoadersOf<kConfig, ConvOp::none> {
-  using A = RowsOfA<kConfig>;
+template <KernelConfig kConfig, GroupKind kGroups = kConfig.groups.kind>
+struct MatrixLoaders {
+  using A = GroupedRows<kConfig>;
   using B = MatrixOperand<kConfig, false>;
 };
+template <KernelConfig kConfig>
+struct MatrixLoaders<kConfig, GroupKind::none> {
+  using A = MatrixOperand<kConfig, true>;
+  using B = MatrixOperand<kConfig, false>;
+};
+template <KernelConfig kConfig>
+struct MatrixLoaders<kConfig, GroupKind::along_k> {
+  using A = SummedRows<kConfig, MatrixOperand<kConfig, true>>;
+  using B = SummedRows<kConfig, MatrixOperand<kConfig, false>>;
+};
+
+template <KernelConfig kConfig>
+struct LoadersOf<kConfig, ConvOp::none> : MatrixLoaders<kConfig> {};
 template <KernelConfig kConfig>
 struct LoadersOf<kConfig, ConvOp::wgrad> {
   using A = MatrixOperand<kConfig, true>;

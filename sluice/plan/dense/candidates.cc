@@ -225,7 +225,7 @@ bool leaves_kernel_open(const PlanOverrides& o) {
 /// Returns `p` and, where it may be faster, also the product with A and B exchanged. If the caller overrides
 /// tile or raster, only `p`: the overrides refer to its m and n.
 std::vector<Problem> products_of(const Problem& p, const PlanOverrides& o) {
-  if (is_conv(p.conv) || has_groups(p)) return {p};
+  if (is_conv(p.conv) || reads_table(p)) return {p};
   if (o.swapped) return {*o.swapped ? transposed(p) : p};
   if (p.m > kWaveRows && leaves_kernel_open(o)) return {p, transposed(p)};
   return {p};
@@ -242,7 +242,7 @@ Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
         "w_stages, k_groups and ctas are for packed weights, and B is not packed: leave them out");
   if (const char* reason = why_not_tma_store(p); o.store == StorePath::tma && reason != nullptr)
     return bad_override(std::string("store = tma: ") + reason + "; store direct");
-  if (o.swapped.value_or(false) && has_groups(p))
+  if (o.swapped.value_or(false) && reads_table(p))
     return bad_override("swapped = true: rows of groups are rows of tiles; leave swapped out");
   if (o.swapped.value_or(false) && is_conv(p.conv))
     return bad_override("swapped = true: a convolution's operands are not swapped; leave swapped out");
@@ -325,7 +325,7 @@ std::vector<Plan> best_splits(const Problem& p, KernelConfig c, const DeviceInfo
                               const WorkSplit& whole, const PlanOverrides& o) {
   std::vector<Plan> plans;
   const Problem product = product_of(p, c);
-  if (has_groups(p)) return plans;  // no split: the number of tiles is not known
+  if (reads_table(p)) return plans;  // no split: the number of tiles is not known
   for (const Combine combine : o.combine ? std::vector{*o.combine} : combines_of_parts(p)) {
     c.combine = combine;
     for (const WorkSplit& split : splits_along_k(product, c, device, whole, o))
@@ -343,7 +343,7 @@ std::vector<Plan> best_splits(const Problem& p, KernelConfig c, const DeviceInfo
 std::vector<Plan> ranked(std::vector<Plan> plans, const DeviceInfo& device, const PlanOverrides& o) {
   std::stable_sort(plans.begin(), plans.end(), is_faster);
   for (Plan& plan : plans) {
-    if (is_plain(plan.config.schedule) || has_groups(plan.problem)) continue;
+    if (is_plain(plan.config.schedule) || reads_table(plan.problem)) continue;
     plan.split = numbered(plan, o);
     if (plan.split.numbering == Numbering::gpc)
       plan.estimate = estimate(product_of(plan.problem, plan.config), plan.config, plan.split, device);

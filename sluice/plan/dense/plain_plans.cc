@@ -105,7 +105,7 @@ bool finds_room(const Problem& p, const KernelConfig& c, const DeviceInfo& devic
 
 const char* why_not_plain(const Problem& p, const PlanOverrides& o) {
   if (is_conv(p.conv)) return "plain schedules do not gather";
-  if (has_groups(p)) return "plain has no groups of rows";
+  if (reads_table(p)) return "plain has no groups";
   if (o.schedule && !is_plain(*o.schedule)) return "another schedule is asked for";
   if (o.swapped.value_or(false)) return "plain schedules do not swap operands";
   if (p.a.major != Major::k || p.b.major != Major::k) return "plain needs K-major operands";

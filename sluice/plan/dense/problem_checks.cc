@@ -58,10 +58,28 @@ Error bad_type(const std::string& message) {
   return Error{ErrorCode::invalid_type, message};
 }
 
+/// Checks groups along k, whose rows are zeroed in shared memory where a group ends.
+Result<void> check_groups_along_k(const Problem& p) {
+  const Epilogue& e = p.epilogue;
+  if (!is_16bit(p.a.type))
+    return bad_type(std::string("A is ") + name_of(p.a.type) +
+                    " and groups.kind is along_k: it must be bf16 or fp16; convert it");
+  for (const auto& [name, matrix] : {std::pair{"A", &p.a}, {"B", &p.b}})
+    if (matrix->major != Major::mn)
+      return bad_type(std::string(name) +
+                      " is k-major and groups.kind is along_k: it must be mn-major, with a row "
+                      "in memory for each k; store its transpose");
+  if (e.bias != Bias::none || e.gated || e.scale_a == ScaleMode::vector || e.scale_b == ScaleMode::vector)
+    return bad_type(
+        "groups.kind is along_k: the epilogue has no bias, no gate and no vectors of scales then; "
+        "leave them out");
+  return {};
+}
+
 /// Checks the groups of rows. Their numbers are on the device, and the kernel clamps them.
 Result<void> check_groups(const Problem& p) {
   const auto refused = [](const std::string& message) { return Error{ErrorCode::invalid_argument, message}; };
-  if (!has_groups(p)) {
+  if (!reads_table(p)) {
     if (p.groups == Groups{}) return {};
     return refused(
         "groups.pitch = " + std::to_string(p.groups.pitch) +
@@ -78,6 +96,7 @@ Result<void> check_groups(const Problem& p) {
                    std::to_string(kMaxDenseExtent) +
                    (p.groups.kind == GroupKind::counts ? ": rows from one group to the next"
                                                        : ": a group begins at a multiple of it"));
+  if (sums_groups(p)) return check_groups_along_k(p);
   if (p.a.major != Major::k)
     return bad_type("A is mn-major and its rows are groups: it must be k-major; store A as m rows of k");
   if (adds(p.epilogue))
@@ -299,8 +318,8 @@ Result<Problem> check_problem(const Problem& problem) {
        .type = p.a.type,
        .inner = inner_extent(p.a, p.m, p.k),
        .outer = outer_extent(p.a, p.m, p.k),
-       .batch = matrices_of_rows(p),
-       .must_be_aligned = is_fp8(p.a.type) || has_groups(p)},
+       .batch = a_matrices(p),
+       .must_be_aligned = is_fp8(p.a.type) || reads_table(p)},
       {.name = "B",
        .ld_name = "b.ld",
        .inner_name = p.b.major == Major::k ? "k" : "n",
@@ -308,8 +327,8 @@ Result<Problem> check_problem(const Problem& problem) {
        .type = p.b.type,
        .inner = inner_extent(p.b, p.n, p.k),
        .outer = outer_extent(p.b, p.n, p.k),
-       .batch = p.batch,
-       .must_be_aligned = is_fp8(p.b.type) || has_groups(p)},
+       .batch = b_matrices(p),
+       .must_be_aligned = is_fp8(p.b.type) || reads_table(p)},
       {.name = "C",
        .ld_name = "c.ld",
        .inner_name = "n",
@@ -317,7 +336,7 @@ Result<Problem> check_problem(const Problem& problem) {
        .type = p.epilogue.c_type,
        .inner = p.epilogue.residual ? p.n : 0,
        .outer = p.epilogue.residual ? p.m : 0,
-       .batch = matrices_of_rows(p),
+       .batch = d_matrices(p),
        .must_be_aligned = false},
       {.name = "D",
        .ld_name = "d.ld",
@@ -326,7 +345,7 @@ Result<Problem> check_problem(const Problem& problem) {
        .type = p.d.type,
        .inner = d_columns(p),
        .outer = p.m,
-       .batch = matrices_of_rows(p),
+       .batch = d_matrices(p),
        .must_be_aligned = false},
   };
   for (const Operand& operand : operands) SLUICE_TRY(check_strides(operand));
@@ -346,10 +365,9 @@ const char* why_not_tma_store(const Problem& p) {
     return "a row of D is not a multiple of 16 bytes long, and TMA would write past its end";
   if (rows > 1 && p.d.ld % unit != 0) return "rows of D are not a multiple of 16 bytes apart";
   if (rows > 1 && p.d.ld >= limit) return "rows of D are 2^40 bytes or more apart";
-  if (matrices_of_rows(p) > 1 && p.d.batch_stride % unit != 0)
+  if (d_matrices(p) > 1 && p.d.batch_stride % unit != 0)
     return "matrices of D are not a multiple of 16 bytes apart";
-  if (matrices_of_rows(p) > 1 && p.d.batch_stride >= limit)
-    return "matrices of D are 2^40 bytes or more apart";
+  if (d_matrices(p) > 1 && p.d.batch_stride >= limit) return "matrices of D are 2^40 bytes or more apart";
   return nullptr;
 }
 

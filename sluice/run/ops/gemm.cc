@@ -233,10 +233,11 @@ Result<void> Gemm::enqueue(const Prepared<Gemm>& kernel, const BoundCall& call, 
   params.beta = args.beta;
   params.prefetch = args.prefetch;
   params.hand_off = args.hand_off;
-  if (has_groups(kernel.plan.config)) {
+  if (reads_table(kernel.plan.config)) {
     auto& grouped = *std::launder(reinterpret_cast<GroupedParams*>(copied));
     grouped.group_numbers = args.groups;
     grouped.group_pitch = kernel.plan.problem.groups.pitch;
+    grouped.group_total = static_cast<int>(group_total(kernel.plan.problem));
   }
   const DriverApi& api = kernel.api();
   SLUICE_TRY(set_addresses(api, params, kernel, args));
@@ -269,7 +270,7 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
 }
 
 Result<Plan> race(const Device& device, const Problem& problem, int candidates) {
-  if (has_groups(problem))
+  if (reads_table(problem))
     return Error{ErrorCode::invalid_argument,
                  std::string("groups.kind = ") + name_of(problem.groups.kind) +
                      ": a race has no table of groups to time with; prepare the problem"};

@@ -109,12 +109,11 @@ Extents w_extents(const Conv& v) {
 }
 Extents extents_of_a(const Problem& p) {
   if (is_conv(p.conv)) return p.conv.op == ConvOp::fprop ? x_extents(p.conv) : y_extents(p.conv);
-  return {inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.a.ld, matrices_of_rows(p),
-          p.a.batch_stride};
+  return {inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.a.ld, a_matrices(p), p.a.batch_stride};
 }
 Extents extents_of_b(const Problem& p) {
   if (is_conv(p.conv)) return p.conv.op == ConvOp::wgrad ? x_extents(p.conv) : w_extents(p.conv);
-  return {inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), p.b.ld, p.batch, p.b.batch_stride};
+  return {inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), p.b.ld, b_matrices(p), p.b.batch_stride};
 }
 Extents extents_of_d(const Problem& p) {
   switch (p.conv.op) {
@@ -123,7 +122,7 @@ Extents extents_of_d(const Problem& p) {
     case ConvOp::dgrad: return x_extents(p.conv);
     case ConvOp::wgrad: return w_extents(p.conv);
   }
-  return {d_columns(p), p.m, p.d.ld, matrices_of_rows(p), p.d.batch_stride};
+  return {d_columns(p), p.m, p.d.ld, d_matrices(p), p.d.batch_stride};
 }
 
 }  // namespace
@@ -136,7 +135,7 @@ Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspac
   const Epilogue& e = p.epilogue;
   const bool has_k = p.k > 0, by_tma = store == StorePath::tma;
   const bool like_d = e.c_type == p.d.type && (p.m == 1 || p.c.ld == p.d.ld) &&
-                      (matrices_of_rows(p) == 1 || p.c.batch_stride == p.d.batch_stride);
+                      (d_matrices(p) == 1 || p.c.batch_stride == p.d.batch_stride);
   const auto alignment_of = [&](const Matrix& x, i64 rows) {
     return load_of(x, rows, p) == Load::tma ? static_cast<int>(kTmaUnit) : bytes_of(x.type);
   };
@@ -166,7 +165,7 @@ Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspac
          .without = ", or beta = 0 not to read it",
          .may_be = kD,
          .lies_like = like_d},
-        is_conv(p.conv) ? extents_of_d(p) : Extents{p.n, p.m, p.c.ld, matrices_of_rows(p), p.c.batch_stride});
+        is_conv(p.conv) ? extents_of_d(p) : Extents{p.n, p.m, p.c.ld, d_matrices(p), p.c.batch_stride});
   o.add({.name = names.d, .role = Role::write, .type = p.d.type}, extents_of_d(p));
   if (by_tma) {
     o[kD].alignment = static_cast<int>(kTmaUnit);
@@ -192,7 +191,7 @@ Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspac
       {1});
   o.add({.name = "gamma", .used = false}, {});
   // Four bytes per group. Read even if alpha = 0: it says which rows of D exist.
-  o.add({.name = "groups", .type = DType::fp32, .used = has_groups(p)}, {p.batch});
+  o.add({.name = "groups", .type = DType::fp32, .used = reads_table(p)}, {p.batch});
   o.add({.name = "the workspace",
          .role = Role::scratch,
          .used = workspace > 0,
@@ -330,7 +329,7 @@ Result<gemm::RowTable> Gemm::plan_rows(const Device& device, const Problem& prob
     return Error{ErrorCode::invalid_argument,
                  "the problem is a convolution: a range of rows must be that of a product; its kernels serve "
                  "every size already, prepare each problem"};
-  if (has_groups(problem))
+  if (reads_table(problem))
     return Error{
         ErrorCode::invalid_argument,
         "the problem's rows are groups, and its kernel serves every table: a range of rows must be that "
