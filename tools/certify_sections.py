@@ -16,7 +16,7 @@ RATES = "pack.keeps_up_with_memory"  # measures time, so nothing else may run
 # Host files that a section exercises, in addition to the kernels that it runs. Sections without any test
 # machine code only. That the host requests and launches it correctly is tested by `smoke` and the sections on
 # calls.
-LAUNCH = ("sluice/run/ops/*", "sluice/run/driver/*")
+LAUNCH = ("sluice/run/ops/*", "sluice/run/ops/experts/*", "sluice/run/driver/*")
 UNITS = ("sluice/plan/text/units.*", "sluice/plan/text/*_units.*", "sluice/plan/text/field*", "sluice/plan/text/printer.cc",
          "sluice/plan/text/conv_text.*", "sluice/plan/text/overlap_text.h", "include/sluice/names.h")
 LENT = ("sluice/run/device/workspace*", "sluice/run/device/capture*")
@@ -132,7 +132,7 @@ def all_sections(setting: Setting) -> tuple[Section, ...]:
                 each(280, "gemm_overlap.*", "overlap_contract.*", "packed_contract.*:packed_overlap.*")),
         Section("graphs", "graphs, threads, chains of launches", each(240, "graphs.*:threads.*", "chains.*"), host=(*LAUNCH, *LENT, "sluice/chain/**/*")),
         Section("companions", "norms, quantisers, packing, gated and grouped products, compared with the reference",
-                each(240, "*quantize.*", "silu_times_up.*", "norms.*", f"pack.*-{RATES}", "gated.*", "group_products.*"), shares=True),
+                each(240, "*quantize.*", "silu_times_up.*", "norms.*", f"pack.*-{RATES}", "gated.*", "group_products.*", "experts.*"), shares=True),
         Section("races", "plans timed at a first call give equal results; no graph capture of another thread is broken", each(240, "races.*"),
                 host=(*LAUNCH, *LENT, "sluice/plan/records/*", "sluice/run/records/*")),
         Section("misuse", "bad calls are refused and launch nothing", each(120, "misuse.*"), host=LAUNCH),

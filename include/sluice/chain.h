@@ -18,6 +18,7 @@
 #include <variant>
 #include <vector>
 
+#include <sluice/experts.h>
 #include <sluice/gemm.h>
 #include <sluice/norm.h>
 #include <sluice/quantize.h>
@@ -52,6 +53,7 @@ struct QuantizerStep {
   Gate gate = Gate::none;
   QuantizeShape shape{};
   QuantizeArgs args{};
+  bool gathered = false;  // QuantizerOptions::gathered
 };
 
 /// Launches of other libraries between steps: attention, a rotation, an all-reduce. They begin when all
@@ -87,6 +89,10 @@ class Step;
 struct OpStep {
   std::shared_ptr<const Step> step{};
 };
+/// Steps of experts. Leave `overlap` of the options and `hand_off` of the arguments unset: the chain sets
+/// them.
+OpStep route_step(const RouteOptions& options, const RouteShape& shape, const RouteArgs& args);
+OpStep combine_step(const CombineOptions& options, const CombineShape& shape, const CombineArgs& args);
 
 struct ChainStep {
   std::variant<ProductStep, NormStep, QuantizerStep, ForeignStep, OpStep> work{};

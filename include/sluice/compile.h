@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include <sluice/experts.h>
 #include <sluice/norm.h>
 #include <sluice/options.h>
 #include <sluice/plan.h>
@@ -32,9 +33,12 @@ struct Compiled {
 /// once. A kernel that NVRTC refuses is counted in `failed`. Errors: invalid_argument (the cache is
 /// read-only), io (the cache cannot be written).
 Result<Compiled> compile(std::span<const Plan> plans, const Options& options);
-/// Compile the kernels of Quantizer::create and Norm::create. Errors: as above.
+/// Compile the kernels of Quantizer::create, Norm::create, Router::create and Combiner::create. Errors: as
+/// above.
 Result<Compiled> compile(std::span<const QuantizerOptions> quantizers, const Options& options);
 Result<Compiled> compile(std::span<const NormOptions> norms, const Options& options);
+Result<Compiled> compile(std::span<const RouteOptions> routers, const Options& options);
+Result<Compiled> compile(std::span<const CombineOptions> combiners, const Options& options);
 
 // ---- kernels as texts ----
 /// A unit is the source text of one kernel. The units of a plan, in the order of its launches; none if D is

@@ -6,7 +6,7 @@
 // torch computes `amax / 448.0` and `448.0 / amax` on a GPU in the same way. amax is the largest magnitude of
 // the elements that share a scale. Rounding is to nearest even. A NaN makes all elements that share its scale
 // NaN. Without a granularity nothing is quantised: silu(gate) * up is rounded to the input's type, and there
-// are no scales.
+// are no scales. Gathered rows are those that a table names (QuantizerOptions::gathered).
 #pragma once
 
 #include <optional>
@@ -19,6 +19,7 @@ namespace sluice {
 struct QuantizeShape {
   i64 rows = 0, columns = 0;        // size of the output; with a gate the input has twice the columns
   i64 input_ld = 0, output_ld = 0;  // elements from one row to the next; 0: no gaps
+  i64 input_rows = 0;               // rows of a gathered input; else the input has the output's rows
 };
 
 struct QuantizeArgs {
@@ -29,14 +30,18 @@ struct QuantizeArgs {
                               // kernel
   WorkspaceView workspace{};  // counters of Granularity::tensor without scale_given; else unused
   WarmRange hand_off{};       // weights of the next launch, prefetched into L2 before the PDL wait
+  const int* row_index = nullptr;  // gathered: the input row of each output row, `rows` numbers
 };
 
-/// Options of Quantizer::create.
+/// Options of Quantizer::create. gathered: row r of the output is made of row row_index[r] of the input. A
+/// row whose number is outside [0, input_rows), such as -1, is made of zeros; its scale of a row, or of 128
+/// columns of a row, is 1. Without a granularity and a gate, gathered rows are copied.
 struct QuantizerOptions {
   DType input = DType::bf16;
   std::optional<Granularity> granularity{};
   Gate gate = Gate::none;
   Overlap overlap{};
+  bool gathered = false;
 
   bool operator==(const QuantizerOptions&) const = default;
 };
@@ -57,11 +62,12 @@ constexpr i64 scale_count(Granularity granularity, i64 rows, i64 columns) {
 class Quantizer {
  public:
   /// Compiles the kernels or finds them in the cache. `input`: bf16, fp16 or fp32; not fp32 without a
-  /// granularity. `gate`: spec/quantize.h; required (silu) without a granularity. With an `overlap`,
-  /// Granularity::tensor needs scale_given. Errors: invalid_type, invalid_argument (neither granularity nor
-  /// gate: that would be a copy), toolchain, driver.
+  /// granularity. `gate`: spec/quantize.h; required (silu) without a granularity, unless gathered. With an
+  /// `overlap`, Granularity::tensor needs scale_given. Errors: invalid_type, invalid_argument (neither
+  /// granularity nor gate: that would be a copy), toolchain, driver.
   static Result<Quantizer> create(const Device& device, DType input, std::optional<Granularity> granularity,
                                   Gate gate = Gate::none, Overlap overlap = {});
+  static Result<Quantizer> create(const Device& device, const QuantizerOptions& options);
 
   /// Launches without allocation or synchronisation. Empty matrices succeed, and their input and output may
   /// be null; their amax is 1e-4. Errors (nothing is launched): invalid_size (negative, or 2^31 or more

@@ -4,13 +4,13 @@
 #pragma once
 
 #include <sluice/device/element.cuh>
+#include <sluice/device/launch_steps.cuh>
 #include <sluice/device/row_team.cuh>
-#include <sluice/device/warm.cuh>
 #include <sluice/kernels/norm.cuh>
 
 namespace sluice::norm {
 
-struct DeviceArith {
+struct DeviceArith : LaunchSteps {
   template <u32 kSlots>
   using Team = RowTeam<kSlots>;
 
@@ -85,16 +85,6 @@ struct DeviceArith {
   }
   SLUICE_DEVICE static u32 largest_of_warp(u32 bits) {
     return __reduce_max_sync(~0u, bits);
-  }
-
-  SLUICE_DEVICE static void launch_dependents() {
-    ptx::launch_dependents();
-  }
-  SLUICE_DEVICE static void wait_for_prerequisites() {
-    ptx::wait_for_prerequisites();
-  }
-  SLUICE_DEVICE static void warm(const WarmRange& range, u32 cta, u32 ctas) {
-    sluice::warm(range, cta, ctas);
   }
 };
 

@@ -7,6 +7,9 @@
 // it NaN. Each element is read once if a thread's part fits in registers. No CTA waits for another, except in
 // a team.
 //
+// With `gathered` a table names the input row of each output row. Where it names none, values are zeros, and
+// scales of rows and of their blocks are 1. `plain` without a gate moves elements as they are, NaNs included.
+//
 // A grid of any size is valid. `Arith` implements the steps on the GPU (quantize_entry.cuh) or in a test
 // (tests/unit/quantize_kernels_test.cc).
 //
@@ -35,27 +38,52 @@ template <QuantizeConfig kConfig, class Arith>
 struct Quantizer {
   using Team = typename Arith::template Team<kTeamSlots>;
 
+  /// Whether elements of 16 bits move as they are.
+  static constexpr bool kMoves = kConfig.step == QuantizeStep::plain && kConfig.gate == Gate::none;
+
   const QuantizeParams& p;
 
   SLUICE_DEVICE u32 chunks() const { return static_cast<u32>(ceil_div(p.columns, i64{kQuantizeChunk})); }
+  SLUICE_DEVICE i64 input_rows() const {
+    if constexpr (kConfig.gathered)
+      return static_cast<const GatherParams&>(p).input_rows;
+    else
+      return p.rows;
+  }
+  /// The input row of an output row; input_rows() or more if there is none.
+  SLUICE_DEVICE i64 source_of(i64 row) const {
+    if constexpr (kConfig.gathered) {
+      const i32* const index = static_cast<const GatherParams&>(p).row_index;
+      const i32 source = Arith::load_index(index + row, row < p.rows);
+      return row < p.rows && source >= 0 ? i64{source} : input_rows();
+    } else {
+      return row;
+    }
+  }
 
   /// The loads of a chunk. With vectors the thread waits for them only in `values_of`, so that many chunks
   /// are in flight.
   struct Fetched {
     typename Arith::template Raw<kConfig.input> input, up;  // `up` with a gate
-    Chunk elements;                                         // without vectors: the result of `values_of`
+    Chunk elements;  // without vectors: the result of `values_of`, or bits of elements that only move
     bool inside;
   };
 
-  /// Loads the chunk of columns from 8 * chunk on; nothing is read outside the matrix.
-  SLUICE_DEVICE Fetched fetch(i64 row, i64 chunk) const {
+  /// Loads the chunk of columns from 8 * chunk on of an input row; nothing is read outside the matrix.
+  SLUICE_DEVICE Fetched fetch(i64 source, i64 chunk) const {
     Fetched result{};
-    const i64 column = chunk * kQuantizeChunk, first = row * p.input_ld + column;
-    result.inside = row < p.rows && column < p.columns;
+    const i64 column = chunk * kQuantizeChunk, first = source * p.input_ld + column;
+    result.inside = source < input_rows() && column < p.columns;
     if constexpr (kConfig.vectors) {
       result.input = Arith::template load_raw<kConfig.input>(p.input, first, result.inside);
       if constexpr (kConfig.gate == Gate::silu)
         result.up = Arith::template load_raw<kConfig.input>(p.input, first + p.columns, result.inside);
+    } else if constexpr (kMoves) {
+#pragma unroll
+      for (int i = 0; i < kQuantizeChunk; ++i)
+        if (result.inside && column + i < p.columns)
+          result.elements.values[i] =
+              __builtin_bit_cast(float, u32{Arith::load_bits(static_cast<const u16*>(p.input) + first + i)});
     } else if (result.inside) {
       read(first, column, result.elements);
       if constexpr (kConfig.gate == Gate::silu) {
@@ -97,20 +125,34 @@ struct Quantizer {
     for (int i = 0; i < kQuantizeChunk; ++i) values.values[i] = Arith::silu(values.values[i]) * up.values[i];
   }
 
-  SLUICE_DEVICE Chunk load(i64 row, i64 chunk) const {
-    return values_of(fetch(row, chunk));
+  SLUICE_DEVICE Chunk load(i64 source, i64 chunk) const {
+    return values_of(fetch(source, chunk));
   }
 
   /// Row and chunk of a unit of 8 elements. Units are counted row by row; past the last one, `row` is outside
   /// the matrix.
   struct Unit {
     u32 row, chunk;
+    i64 source = 0;  // where rows are gathered
   };
   SLUICE_DEVICE Unit unit_at(u32 index, u32 units) const {
     return {index < units ? index / chunks() : static_cast<u32>(p.rows), index % chunks()};
   }
+  /// Finds the input row of a unit, where rows are gathered. Call it for two units before the first is
+  /// fetched, so that both loads of the table are in flight together.
+  SLUICE_DEVICE Unit found(Unit unit) const {
+    if constexpr (kConfig.gathered) unit.source = source_of(unit.row);
+    return unit;
+  }
   SLUICE_DEVICE Fetched fetch(const Unit& unit) const {
-    return fetch(unit.row, unit.chunk);
+    if constexpr (kConfig.gathered)
+      return fetch(unit.source, unit.chunk);
+    else
+      return fetch(unit.row, unit.chunk);
+  }
+  /// The scale to store: 1 for a row that is gathered from nowhere.
+  SLUICE_DEVICE static float stored(const Scale& scale, const Fetched& first) {
+    return kConfig.gathered && !first.inside ? 1.0f : scale.scale;
   }
 
   SLUICE_DEVICE void store(i64 row, i64 chunk, const Chunk& values, float multiplier) const {
@@ -137,6 +179,21 @@ struct Quantizer {
     for (int i = 0; i < kQuantizeChunk / 2; ++i)
       words[i] =
           Arith::template pack_16bit<kConfig.input>(chunk_of.values[2 * i], chunk_of.values[2 * i + 1]);
+    store_words(row, column, words);
+  }
+  /// Stores elements that only move.
+  SLUICE_DEVICE void store_plain(i64 row, i64 chunk, const Fetched& fetched) const {
+    const i64 column = chunk * kQuantizeChunk;
+    if (row >= p.rows || column >= p.columns) return;
+    u32 words[kQuantizeChunk / 2];
+#pragma unroll
+    for (int i = 0; i < kQuantizeChunk / 2; ++i)
+      words[i] = __builtin_bit_cast(u32, fetched.elements.values[2 * i]) |
+                 __builtin_bit_cast(u32, fetched.elements.values[2 * i + 1]) << 16;
+    if constexpr (kConfig.vectors) Arith::template words_of<kConfig.input>(fetched.input, words);
+    store_words(row, column, words);
+  }
+  SLUICE_DEVICE void store_words(i64 row, i64 column, const u32 (&words)[kQuantizeChunk / 2]) const {
     u8* target = p.output + 2 * (row * p.output_ld + column);
     if constexpr (kConfig.vectors) {
       Arith::store(target, words);
@@ -200,7 +257,8 @@ struct Quantizer {
     const u32 units = static_cast<u32>(p.rows) * chunks(), step = gridDim.x * kQuantizeThreads;
     u32 bits = 0;
     for (u32 unit = blockIdx.x * kQuantizeThreads + threadIdx.x; unit < units; unit += 2 * step) {
-      const Fetched one = fetch(unit_at(unit, units)), other = fetch(unit_at(unit + step, units));
+      const Fetched one = fetch(found(unit_at(unit, units))),
+                    other = fetch(found(unit_at(unit + step, units)));
       loaded(units - unit <= 2 * step);
       const Chunk first = values_of(one), second = values_of(other);
       const u32 larger = magnitude(first) > magnitude(second) ? magnitude(first) : magnitude(second);
@@ -239,6 +297,7 @@ struct Quantizer {
     u32 index = blockIdx.x * kQuantizeThreads + threadIdx.x;
     Unit first = unit_at(index, units), second = unit_at(index + step, units);
     start();
+    if constexpr (kConfig.gathered) first = found(first), second = found(second);
     Fetched one = fetch(first), other = fetch(second);
     loaded(index < units && units - index <= 2 * step);
     const float multiplier = multiplier_of_matrix(shared);
@@ -249,6 +308,7 @@ struct Quantizer {
       index += 2 * step;
       first = unit_at(index, units);
       second = unit_at(index + step, units);
+      if constexpr (kConfig.gathered) first = found(first), second = found(second);
       one = fetch(first);
       other = fetch(second);
       loaded(index < units && units - index <= 2 * step);
@@ -258,11 +318,17 @@ struct Quantizer {
   SLUICE_DEVICE void plain() const {
     const u32 units = static_cast<u32>(p.rows) * chunks(), step = gridDim.x * kQuantizeThreads;
     for (u32 index = blockIdx.x * kQuantizeThreads + threadIdx.x; index < units; index += 2 * step) {
-      const Unit first = unit_at(index, units), second = unit_at(index + step, units);
+      Unit first = unit_at(index, units), second = unit_at(index + step, units);
+      if constexpr (kConfig.gathered) first = found(first), second = found(second);
       const Fetched one = fetch(first), other = fetch(second);
       loaded(units - index <= 2 * step);
-      store_plain(first.row, first.chunk, values_of(one));
-      store_plain(second.row, second.chunk, values_of(other));
+      if constexpr (kMoves) {
+        store_plain(first.row, first.chunk, one);
+        store_plain(second.row, second.chunk, other);
+      } else {
+        store_plain(first.row, first.chunk, values_of(one));
+        store_plain(second.row, second.chunk, values_of(other));
+      }
     }
   }
 
@@ -274,11 +340,12 @@ struct Quantizer {
     const u32 threads = team.ctas * kQuantizeThreads, me = team.rank * kQuantizeThreads + threadIdx.x;
     team.begin();
     for (i64 row = team.index; row < p.rows; row += team.teams) {
+      const i64 source = source_of(row);
       Fetched fetched[kHeld];
       Chunk held[kHeld];
       u32 bits = 0;
 #pragma unroll
-      for (int i = 0; i < kHeld; ++i) fetched[i] = fetch(row, i64{threads} * i + me);
+      for (int i = 0; i < kHeld; ++i) fetched[i] = fetch(source, i64{threads} * i + me);
       loaded(row + team.teams >= p.rows);
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) held[i] = values_of(fetched[i]);
@@ -286,15 +353,15 @@ struct Quantizer {
       for (int i = 0; i < kHeld; ++i) bits = magnitude(held[i]) > bits ? magnitude(held[i]) : bits;
       const i64 rest = i64{threads} * kHeld + me;
       for (i64 chunk = rest; chunk < chunks(); chunk += threads) {
-        const u32 more = magnitude(load(row, chunk));
+        const u32 more = magnitude(load(source, chunk));
         bits = more > bits ? more : bits;
       }
       const Scale scale = scale_of(largest_of_team(team, bits));
-      if (me == 0) p.scales[row] = scale.scale;
+      if (me == 0) p.scales[row] = stored(scale, fetched[0]);
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) store(row, i64{threads} * i + me, held[i], scale.multiplier);
       for (i64 chunk = rest; chunk < chunks(); chunk += threads)
-        store(row, chunk, load(row, chunk), scale.multiplier);
+        store(row, chunk, load(source, chunk), scale.multiplier);
     }
   }
 
@@ -308,12 +375,20 @@ struct Quantizer {
     for (u32 base = blockIdx.x * kHalfWarps; base < units; base += step * kTogether) {
       Fetched fetched[kTogether];
       u32 rows[kTogether], columns[kTogether];
+      i64 sources[kTogether];
 #pragma unroll
       for (int i = 0; i < kTogether; ++i) {
         const u32 unit = base + static_cast<u32>(i) * step + half;
         rows[i] = unit < units ? unit / blocks : static_cast<u32>(p.rows);
         columns[i] = unit % blocks;
-        fetched[i] = fetch(rows[i], columns[i] * 16 + lane);
+        if constexpr (kConfig.gathered)
+          sources[i] = source_of(rows[i]);
+        else
+          fetched[i] = fetch(rows[i], columns[i] * 16 + lane);
+      }
+      if constexpr (kConfig.gathered) {
+#pragma unroll
+        for (int i = 0; i < kTogether; ++i) fetched[i] = fetch(sources[i], columns[i] * 16 + lane);
       }
       loaded(units - base <= step * kTogether);
 #pragma unroll
@@ -321,7 +396,7 @@ struct Quantizer {
         const Chunk values = values_of(fetched[i]);
         const Scale scale = scale_of(largest_of_lanes(magnitude(values), 16));
         if (lane == 0 && rows[i] < p.rows)
-          p.scales[static_cast<i64>(rows[i]) * blocks + columns[i]] = scale.scale;
+          p.scales[static_cast<i64>(rows[i]) * blocks + columns[i]] = stored(scale, fetched[i]);
         store(rows[i], columns[i] * 16 + lane, values, scale.multiplier);
       }
     }
@@ -338,7 +413,7 @@ struct Quantizer {
       Chunk held[kRows];
       u32 bits = 0;
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) fetched[i] = fetch(row + i * kHalfWarps, chunk);
+      for (int i = 0; i < kRows; ++i) fetched[i] = fetch(source_of(row + i * kHalfWarps), chunk);
       loaded(units - unit <= gridDim.x);
 #pragma unroll
       for (int i = 0; i < kRows; ++i) held[i] = values_of(fetched[i]);

@@ -5,8 +5,8 @@
 
 #include <sluice/device/element.cuh>
 #include <sluice/device/epilogue/activation.cuh>
+#include <sluice/device/launch_steps.cuh>
 #include <sluice/device/row_team.cuh>
-#include <sluice/device/warm.cuh>
 #include <sluice/kernels/quantize.cuh>
 
 namespace sluice::quantize {
@@ -14,7 +14,7 @@ namespace sluice::quantize {
 /// A kernel with a PDL wait reads data of an earlier launch. It does not use ld.global.nc, because the
 /// compiler may move such loads up before the wait.
 template <Wait kWait>
-struct DeviceArith {
+struct DeviceArith : LaunchSteps {
   template <u32 kSlots>
   using Team = RowTeam<kSlots>;
   /// A chunk, as in memory.
@@ -43,6 +43,26 @@ struct DeviceArith {
           : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w)
           : "l"(address), "r"(static_cast<u32>(inside)));
     return words;
+  }
+
+  /// Loads an entry of a table of rows, or 0 if not `inside`, without a branch.
+  SLUICE_DEVICE static i32 load_index(const i32* address, bool inside) {
+    i32 index = 0;
+    asm volatile("{\n.reg .pred inside;\nsetp.ne.u32 inside, %2, 0;\n@inside ld.global.s32 %0, [%1];\n}"
+                 : "+r"(index)
+                 : "l"(address), "r"(static_cast<u32>(inside)));
+    return index;
+  }
+  SLUICE_DEVICE static u16 load_bits(const u16* address) {
+    u16 bits;
+    asm volatile("ld.global.u16 %0, [%1];" : "=h"(bits) : "l"(address));
+    return bits;
+  }
+  /// The words of eight elements of 16 bits, as in memory.
+  template <DType kType>
+  SLUICE_DEVICE static void words_of(const Raw<kType>& raw, u32 (&words)[4]) {
+    words[0] = raw.words[0].x, words[1] = raw.words[0].y, words[2] = raw.words[0].z,
+    words[3] = raw.words[0].w;
   }
 
   template <DType kType>
@@ -99,16 +119,6 @@ struct DeviceArith {
 
   SLUICE_DEVICE static u32 largest_of_warp(u32 bits) {
     return __reduce_max_sync(~0u, bits);
-  }
-
-  SLUICE_DEVICE static void launch_dependents() {
-    ptx::launch_dependents();
-  }
-  SLUICE_DEVICE static void wait_for_prerequisites() {
-    ptx::wait_for_prerequisites();
-  }
-  SLUICE_DEVICE static void warm(const WarmRange& range, u32 cta, u32 ctas) {
-    sluice::warm(range, cta, ctas);
   }
 
   /// Reads a word that the previous kernel has written, so without ld.global.nc.

@@ -41,7 +41,8 @@ struct QuantizeConfig {
   bool vectors = true;        // threads access eight elements at a time; addresses, pitches and columns must
                               // allow it
   Gate gate = Gate::none;
-  Overlap overlap{};  // a quantiser has no weights: weights_first is the same as first
+  Overlap overlap{};      // a quantiser has no weights: weights_first is the same as first
+  bool gathered = false;  // input rows are those that a table names; its parameters are GatherParams
 
   constexpr bool operator==(const QuantizeConfig&) const = default;
 };
@@ -68,6 +69,12 @@ struct QuantizeParams {
   i64 rows, columns, input_ld, output_ld;  // elements; columns of the output
   bool scale_given;                        // cast: reads scales[0] instead of the scratch
   WarmRange hand_off;                      // range to prefetch into L2 before the PDL wait
+};
+
+/// Row r of the output is made of row row_index[r] of the input; outside [0, input_rows), of a row of zeros.
+struct GatherParams : QuantizeParams {
+  const i32* row_index;
+  i64 input_rows;
 };
 
 }  // namespace sluice

@@ -89,7 +89,7 @@ KernelLists wide_lists(Overlap o) {
 /// kernels/norm.cuh: gamma is read before the wait, with every kind of wait. The sum may overwrite the
 /// input or the residual.
 /// Steps of kernels/norm.cuh: trigger wait trigger.
-/// Steps of kernels/norm_entry.cuh: trigger trigger wait wait.
+/// Steps of device/launch_steps.cuh: trigger trigger wait wait.
 KernelLists norm_lists(Overlap o) {
   return alike(o, {{"threads", join({begin(o),
                                      {reads(Operand::weights)},
@@ -101,9 +101,8 @@ KernelLists norm_lists(Overlap o) {
 }
 
 /// kernels/quantize.cuh, except quantisation with a per-tensor scale that must be computed first: that
-/// takes two launches and is not a step of chains.
+/// takes two launches and is not a step of chains. The table of gathered rows is read with the tokens.
 /// Steps of kernels/quantize.cuh: trigger wait trigger.
-/// Steps of kernels/quantize_entry.cuh: trigger trigger wait wait.
 KernelLists quantize_lists(Overlap o) {
   return alike(
       o, {{"threads",
@@ -112,6 +111,30 @@ KernelLists quantize_lists(Overlap o) {
                  {reads(Operand::tokens)},
                  loaded(o),
                  {reads(Operand::token_scales), writes(Operand::output_scales), writes(Operand::output)}})}});
+}
+
+/// kernels/route.cuh: ids are the tokens. Each CTA writes its part of all three tables; the first one writes
+/// ends.
+/// Steps of kernels/route.cuh: trigger trigger wait.
+KernelLists route_lists(Overlap o) {
+  return alike(
+      o,
+      {{"threads", join({begin(o),
+                         wait(o),
+                         {reads(Operand::tokens)},
+                         loaded(o),
+                         {writes(Operand::sum), writes(Operand::output_scales), writes(Operand::output)}})}});
+}
+
+/// kernels/combine.cuh: y is the tokens; rows of slots and weights are read with them.
+/// Steps of kernels/combine.cuh: trigger trigger wait.
+KernelLists combine_lists(Overlap o) {
+  return alike(
+      o, {{"threads", join({begin(o),
+                            wait(o),
+                            {reads(Operand::residual), reads(Operand::token_scales), reads(Operand::tokens)},
+                            loaded(o),
+                            {writes(Operand::output)}})}});
 }
 
 /// kernels/sum_parts.cuh: always a dependent launch of the product whose split-K slices it adds. That

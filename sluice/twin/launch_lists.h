@@ -17,11 +17,11 @@ namespace sluice::twin {
 enum class Operand : u8 {
   tokens,         // A; the input of a norm or quantiser
   weights,        //
-  token_scales,   // scale_d too, and a quantiser's given scale
-  residual,       // C
+  token_scales,   // scale_d too, a quantiser's given scale, tables of rows, weights of experts
+  residual,       // C; the `shared` of a sum of experts
   output,         // D
-  output_scales,  // scales of a norm or quantiser
-  sum,            // sum of a norm: the input plus the residual
+  output_scales,  // scales of a norm or quantiser; row_of_slot of a sort
+  sum,            // sum of a norm: the input plus the residual; ends of a sort
   slots,          //
   counters        //
 };
@@ -53,6 +53,8 @@ KernelLists strip_lists(Overlap overlap);
 KernelLists wide_lists(Overlap overlap);
 KernelLists norm_lists(Overlap overlap);
 KernelLists quantize_lists(Overlap overlap);
+KernelLists route_lists(Overlap overlap);
+KernelLists combine_lists(Overlap overlap);
 KernelLists sum_parts_lists();
 /// Returns the lists of a foreign kernel (not sluice's): it reads tokens, writes its output and never waits.
 KernelLists foreign_lists(bool triggers);

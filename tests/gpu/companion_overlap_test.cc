@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the contract of dependent launches for companions (norms, quantisers). The test itself is tested: it
-// must detect a norm that is launched as dependent but compiled without the wait.
+// Tests the contract of dependent launches for companions (norms, quantisers, steps of experts). The test
+// itself is tested: it must detect a norm that is launched as dependent but compiled without the wait.
+#include <sluice/experts.h>
 #include <sluice/norm.h>
 #include <sluice/quantize.h>
 
@@ -124,6 +125,70 @@ TEST_F(overlap_contract, kept_by_quantisers) {
                           name_of(gate) + " " + std::to_string(rows) + "x" + std::to_string(columns) +
                           " trigger " + name_of(trigger));
         }
+  }
+}
+
+TEST_F(overlap_contract, kept_by_the_steps_of_experts) {
+  for (const auto& [rows, columns] : kShapes) {
+    make(rows, columns, columns);
+    const i64 slots = rows * columns / 2;  // as many int32
+    const RouteShape route{.tokens = slots / 4, .chosen = 4, .experts = 64, .rows = slots / 2, .pitch = 16};
+    auto ends = DeviceBuffer::allocate(device(), 4 * 64),
+         places = DeviceBuffer::allocate(device(), 4 * slots);
+    ASSERT_TRUE(ok(ends) && ok(places));
+    std::vector<int> index;
+    for (i64 row = 0; row < rows; ++row) index.push_back(static_cast<int>((row * 7 + 3) % (rows + 1)));
+    const auto table = DeviceBuffer::allocate(device(), 4 * rows);
+    ASSERT_TRUE(ok(table) && ok(table->upload(index.data(), 4 * rows)));
+    std::vector<int> chosen;
+    for (i64 slot = 0; slot < slots; ++slot)
+      chosen.push_back(static_cast<int>(verify::hash(18, static_cast<u64>(slot)) % 70) - 3);
+    const auto ids = DeviceBuffer::allocate(device(), 4 * slots);
+    ASSERT_TRUE(ok(ids) && ok(ids->upload(chosen.data(), 4 * slots)));
+    const auto* const row_index = static_cast<const int*>(table->data());
+    for (const Trigger trigger : kTriggers) {
+      const auto expect_step = [&](const char* name, const auto& chained_of) {
+        expect_kept(chained_of({}), chained_of({Wait::first, trigger, spacing_of(trigger)}),
+                    name + (" trigger " + std::string(name_of(trigger))));
+      };
+      expect_step("route", [&](Overlap overlap) -> Chained {
+        const auto router = Router::create(device(), {.overlap = overlap});
+        EXPECT_TRUE(ok(router));
+        const RouteArgs args{.ids = ids->data(),
+                             .ends = static_cast<int*>(ends->data()),
+                             .row_of_slot = static_cast<int*>(places->data()),
+                             .token_of_row = static_cast<int*>(output_.data()),
+                             .hand_off = {next_.data(), next_.bytes()}};
+        return {[=](Stream stream) { return router->launch(route, args, stream); },
+                &*ids,
+                {&*ends, &*places, &output_}};
+      });
+      expect_step("gather", [&, rows = rows, columns = columns](Overlap overlap) -> Chained {
+        const auto gatherer = Quantizer::create(
+            device(), {.granularity = Granularity::row_block, .overlap = overlap, .gathered = true});
+        EXPECT_TRUE(ok(gatherer));
+        const QuantizeArgs args{.input = input_.data(),
+                                .output = output_.data(),
+                                .scales = static_cast<float*>(scales_.data()),
+                                .hand_off = {next_.data(), next_.bytes()},
+                                .row_index = row_index};
+        const QuantizeShape shape{.rows = rows, .columns = columns, .input_rows = rows};
+        return {[=](Stream stream) { return gatherer->launch(shape, args, stream); },
+                &input_,
+                {&output_, &scales_}};
+      });
+      expect_step("combine", [&, rows = rows, columns = columns](Overlap overlap) -> Chained {
+        const auto combiner = Combiner::create(device(), {.overlap = overlap});
+        EXPECT_TRUE(ok(combiner));
+        const CombineArgs args{.y = input_.data(),
+                               .row_of_slot = row_index,
+                               .shared = residual_.data(),
+                               .out = output_.data(),
+                               .hand_off = {next_.data(), next_.bytes()}};
+        const CombineShape shape{.tokens = rows, .columns = columns, .rows = rows};
+        return {[=](Stream stream) { return combiner->launch(shape, args, stream); }, &input_, {&output_}};
+      });
+    }
   }
 }
 

@@ -56,6 +56,11 @@ sluice::Plan plan() {
 sluice::NormOptions norm() {
   return {.input = sluice::DType::fp16};
 }
+std::vector<sluice::ChainStep> experts(int* rows) {
+  return {{.work = sluice::route_step({.wide_ids = true}, {.tokens = 1}, {.ends = rows})},
+          {.work = sluice::QuantizerStep{.args = {.row_index = rows}, .gathered = true}},
+          {.work = sluice::combine_step({}, {.tokens = 1}, {.row_of_slot = rows})}};
+}
 sluice::TunedChoice tuned() {
   return {.tile_m = 64};
 }

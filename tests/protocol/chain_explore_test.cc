@@ -95,6 +95,8 @@ TEST(chain_explore, kernels_written_down_by_hand) {
   explore_overlaps("quantizers", quantize_lists, quantize_lists, quantize_lists);
   explore_overlaps("product, norm, product", recorded(kPingPong), norm_lists, recorded(kPingPong));
   explore_overlaps("plain, quantizer, product", plain_lists, quantize_lists, recorded(kBlockScales));
+  explore_overlaps("route, gather, product", route_lists, quantize_lists, recorded(kBlockScales));
+  explore_overlaps("product, combine, norm", recorded(kPingPong), combine_lists, norm_lists);
 }
 
 /// qkv, then add + norm + quantise in place, gate_up and silu. Scales and the residual stream pass through

@@ -16,6 +16,7 @@
 #include <sluice/chain.h>
 #include <sluice/check/packed_check.h>
 #include <sluice/check/verify_units.h>
+#include <sluice/plan/text/expert_units.h>
 #include <sluice/plan/text/norm_units.h>
 #include <sluice/plan/text/pack_units.h>
 #include <sluice/plan/text/quantize_units.h>
@@ -121,6 +122,22 @@ void add_quantisers(Units& units) {
   for (const DType input : {DType::bf16, DType::fp16})
     for (const Overlap overlap : {Overlap{}, Overlap{Wait::first, Trigger::after_loads}})
       add(input, {}, Gate::silu, overlap);
+}
+
+void add_experts(Units& units) {
+  for (const Overlap overlap : {Overlap{}, Overlap{Wait::first, Trigger::at_start}}) {
+    const std::string name = name_of(overlap.trigger);
+    for (const bool wide : {false, true})
+      units.add(fmt::format("route {} {}", wide ? "int64" : "int32", name), route_unit_text({wide, overlap}));
+    for (const DType type : {DType::bf16, DType::fp16}) {
+      units.add(fmt::format("combine {} {}", name_of(type), name), combine_units(type, overlap));
+      units.add(fmt::format("gather {} {}", name_of(type), name),
+                quantize_units(type, {}, Gate::none, overlap, true));
+      for (const Granularity granularity : kGranularities)
+        units.add(fmt::format("gather {} {} {}", name_of(granularity), name_of(type), name),
+                  quantize_units(type, granularity, Gate::none, overlap, true));
+    }
+  }
 }
 
 void add_helpers(Units& units) {
@@ -275,6 +292,7 @@ int list(const fs::path& folder) {
   add_packed(units);
   add_norms(units);
   add_quantisers(units);
+  add_experts(units);
   add_helpers(units);
   units.finish();
   for (const EmbeddedFile& file : embedded_files()) write(folder / "headers" / file.path, file.text);

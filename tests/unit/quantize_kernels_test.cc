@@ -14,6 +14,7 @@
 #include <sluice/plan/text/quantize_units.h>
 #include <sluice/quantize.h>
 #include <sluice/reference/element.h>
+#include <sluice/reference/experts.h>
 #include <sluice/reference/quantize.h>
 #include <sluice/run/jit/compiler.h>
 
@@ -79,6 +80,14 @@ struct HostArith {
   static void unpack(const Raw<kType>& raw, float* values) {
     for (int i = 0; i < 8; ++i)
       values[i] = raw.base == nullptr ? 0.0f : load_element<kType>(raw.base, raw.index + i);
+  }
+  static i32 load_index(const i32* address, bool inside) { return inside ? *address : 0; }
+  static u16 load_bits(const u16* address) { return *address; }
+  template <DType kType>
+  static void words_of(const Raw<kType>& raw, u32 (&words)[4]) {
+    if (raw.base != nullptr)
+      return static_cast<void>(std::memcpy(words, static_cast<const u16*>(raw.base) + raw.index, 16));
+    std::memset(words, 0, 16);
   }
   static float silu(float x) { return reference_silu(x); }
   static u32 pack(float low, float high) {
@@ -288,6 +297,90 @@ TEST(quantize_kernels, without_a_granularity_give_the_gated_values_themselves) {
   }
 }
 
+/// Row numbers of every kind: spread, repeated, missing, and outside the input.
+std::vector<int> drawn_rows(i64 rows, i64 input_rows) {
+  std::vector<int> index;
+  for (i64 row = 0; row < rows; ++row) {
+    const u64 h = verify::hash(3, static_cast<u64>(row));
+    const int strange[] = {-1, static_cast<int>(input_rows), -2147483647 - 1, 2147483647};
+    index.push_back(h % 4 == 0 ? strange[h / 4 % 4] : static_cast<int>(h / 4 % static_cast<u64>(input_rows)));
+  }
+  return index;
+}
+
+template <QuantizeConfig kConfig>
+void expect_gathered(Case c, i64 rows, unsigned blocks) {
+  c.type = kConfig.input;
+  c.gate = kConfig.gate;
+  constexpr bool kCodes = kConfig.step != QuantizeStep::plain;
+  constexpr Granularity kBy = kConfig.step == QuantizeStep::row ? Granularity::row : Granularity::row_block;
+  const Matrix8 matrix(c, 77);
+  const std::vector<int> index = drawn_rows(rows, c.rows);
+  const i64 in_columns = input_columns(c.gate, c.columns), element = bytes_of(c.type);
+  const std::vector<u8> gathered =
+      reference_gather(matrix.input(), c.rows, in_columns * element, matrix.ld() * element, index);
+  const i64 ld = matrix.output_ld(), bytes = rows * ld * (kCodes ? 1 : element);
+  const auto scales = static_cast<std::size_t>(scale_count(kBy, rows, c.columns));
+  std::vector<u8> wanted(static_cast<std::size_t>(bytes), 0xcd);
+  std::vector<u64> got_words(wanted.size() / 8 + 4, 0xcdcdcdcdcdcdcdcdu);
+  u64* const got = got_words.data() + (reinterpret_cast<u64>(got_words.data()) % 16 == 0 ? 0 : 1);
+  std::vector<float> wanted_scales(scales, -1.0f), got_scales(scales, -1.0f);
+  const QuantizeInput reference{c.type, gathered.data(), rows, c.columns, in_columns, c.gate};
+  if constexpr (kCodes)
+    reference_quantize(reference, kBy, wanted.data(), ld, wanted_scales.data());
+  else if (c.gate == Gate::silu)
+    reference_gated(reference, wanted.data(), ld);
+  else
+    for (i64 row = 0; row < rows; ++row)
+      std::memcpy(wanted.data() + row * ld * element, gathered.data() + row * in_columns * element,
+                  static_cast<std::size_t>(in_columns * element));
+  for (std::size_t i = 0; i < scales; ++i) {
+    const int source = index[i / (scales / static_cast<std::size_t>(rows))];
+    if (source < 0 || source >= c.rows) wanted_scales[i] = 1.0f;
+  }
+  const GatherParams params{{.input = matrix.input(),
+                             .output = reinterpret_cast<u8*>(got),
+                             .scales = got_scales.data(),
+                             .scratch = nullptr,
+                             .rows = rows,
+                             .columns = c.columns,
+                             .input_ld = matrix.ld(),
+                             .output_ld = ld,
+                             .scale_given = false,
+                             .hand_off = {}},
+                            index.data(),
+                            c.rows};
+  simulated_grid::launch(blocks, [&] { quantize::run<kConfig, HostArith>(params); });
+  EXPECT_EQ(std::memcmp(got, wanted.data(), wanted.size()), 0) << rows << " of " << c.rows << " rows";
+  for (std::size_t i = 0; kCodes && i < scales; ++i)
+    ASSERT_TRUE(got_scales[i] == wanted_scales[i] ||
+                (std::isnan(got_scales[i]) && std::isnan(wanted_scales[i])))
+        << "scale " << i << ": " << got_scales[i] << ", not " << wanted_scales[i];
+}
+
+template <QuantizeStep kStep, DType kType, Gate kGate>
+void expect_gathered_both_ways() {
+  for (const i64 rows : {i64{1}, i64{37}}) {
+    expect_gathered<QuantizeConfig{.step = kStep, .input = kType, .gate = kGate, .gathered = true}>(
+        {.rows = 11, .columns = 264, .input_pad = 8, .output_pad = 16, .specials = true}, rows, 2);
+    expect_gathered<QuantizeConfig{
+        .step = kStep, .input = kType, .vectors = false, .gate = kGate, .gathered = true}>(
+        {.rows = 3, .columns = 131, .input_pad = 3, .output_pad = 1, .specials = true}, rows, 1);
+  }
+}
+
+/// To see it fail: compare `source` with p.rows in source_of(), or store scale.scale in `stored`.
+TEST(quantize_kernels, of_gathered_rows_read_the_rows_that_a_table_names) {
+  expect_gathered_both_ways<QuantizeStep::row_block, DType::bf16, Gate::none>();
+  expect_gathered_both_ways<QuantizeStep::row_block, DType::fp32, Gate::none>();
+  expect_gathered_both_ways<QuantizeStep::row_block, DType::fp16, Gate::silu>();
+  expect_gathered_both_ways<QuantizeStep::row, DType::bf16, Gate::none>();
+  expect_gathered_both_ways<QuantizeStep::row, DType::fp16, Gate::silu>();
+  expect_gathered_both_ways<QuantizeStep::plain, DType::bf16, Gate::none>();
+  expect_gathered_both_ways<QuantizeStep::plain, DType::fp16, Gate::none>();
+  expect_gathered_both_ways<QuantizeStep::plain, DType::bf16, Gate::silu>();
+}
+
 void expect_to_compile(const Compiler& compiler, const std::string& unit) {
   const auto cubin = compiler.compile(unit);
   ASSERT_TRUE(cubin) << cubin.error().message;
@@ -323,6 +416,19 @@ TEST(quantize_units, of_chains_compile_and_plain_ones_do_not_name_an_overlap) {
       }
   for (const std::string& unit : quantize_units(DType::bf16, Granularity::row, Gate::none))
     EXPECT_EQ(unit.find(".overlap = "), std::string::npos) << unit;
+}
+
+TEST(quantize_units, of_gathered_rows_compile) {
+  const auto compiler = Compiler::load("");
+  ASSERT_TRUE(compiler) << compiler.error().message;
+  for (const DType input : {DType::bf16, DType::fp16})
+    for (const Overlap overlap : {Overlap{}, Overlap{Wait::first, Trigger::after_loads}}) {
+      for (const std::string& unit : quantize_units(input, {}, Gate::none, overlap, true))
+        expect_to_compile(**compiler, unit);
+      for (const Granularity granularity : kGranularities)
+        for (const std::string& unit : quantize_units(input, granularity, Gate::none, overlap, true))
+          expect_to_compile(**compiler, unit);
+    }
 }
 
 }  // namespace

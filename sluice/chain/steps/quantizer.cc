@@ -29,8 +29,10 @@ class QuantizerOfChain : public ShapedStep<ops::QuantizeOp> {
 }  // namespace
 
 std::shared_ptr<const Step> make_step(const QuantizerStep& step) {
-  return std::make_shared<const QuantizerOfChain>(QuantizerOptions{step.input, step.granularity, step.gate},
-                                                  ops::QuantizeOp::Args{step.shape, step.args});
+  return std::make_shared<const QuantizerOfChain>(
+      QuantizerOptions{
+          .input = step.input, .granularity = step.granularity, .gate = step.gate, .gathered = step.gathered},
+      ops::QuantizeOp::Args{step.shape, step.args});
 }
 
 }  // namespace sluice

@@ -27,8 +27,8 @@ std::string quantize_unit_text(const QuantizeConfig& config) {
          name_of_step(config.step) + ", .input = sluice::DType::" + name_of(config.input) +
          ", .vectors = " + (config.vectors ? "true" : "false") +
          ", .gate = sluice::Gate::" + (config.gate == Gate::none ? "none" : "silu") +
-         overlap_field(config.overlap) + "};\n" +
-         entry_text({.params = "sluice::QuantizeParams",
+         overlap_field(config.overlap) + (config.gathered ? ", .gathered = true" : "") + "};\n" +
+         entry_text({.params = config.gathered ? "sluice::GatherParams" : "sluice::QuantizeParams",
                      .threads = "sluice::kQuantizeThreads",
                      .ctas = "2",
                      .call = "sluice::quantize::run<kConfig, "
@@ -48,11 +48,11 @@ std::vector<QuantizeStep> quantize_steps(std::optional<Granularity> granularity)
 }
 
 std::vector<std::string> quantize_units(DType input, std::optional<Granularity> granularity, Gate gate,
-                                        Overlap overlap) {
+                                        Overlap overlap, bool gathered) {
   std::vector<std::string> units;
   for (const QuantizeStep step : quantize_steps(granularity))
     for (const bool vectors : {true, false})
-      units.push_back(quantize_unit_text({step, input, vectors, gate, overlap}));
+      units.push_back(quantize_unit_text({step, input, vectors, gate, overlap, gathered}));
   return units;
 }
 

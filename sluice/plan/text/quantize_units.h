@@ -19,6 +19,6 @@ std::vector<QuantizeStep> quantize_steps(std::optional<Granularity> granularity)
 
 /// Returns the units of a quantiser: for each step one with vector accesses, then one without.
 std::vector<std::string> quantize_units(DType input, std::optional<Granularity> granularity, Gate gate,
-                                        Overlap overlap = {});
+                                        Overlap overlap = {}, bool gathered = false);
 
 }  // namespace sluice

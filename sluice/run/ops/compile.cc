@@ -5,6 +5,8 @@
 #include <sluice/run/device/device_impl.h>
 #include <sluice/run/jit/cache.h>
 #include <sluice/run/ops/compare.h>
+#include <sluice/run/ops/experts/combine.h>
+#include <sluice/run/ops/experts/route.h>
 #include <sluice/run/ops/gemm.h>
 #include <sluice/run/ops/norm.h>
 #include <sluice/run/ops/quantize.h>
@@ -47,6 +49,12 @@ Result<Compiled> compile(std::span<const QuantizerOptions> quantizers, const Opt
 }
 Result<Compiled> compile(std::span<const NormOptions> norms, const Options& options) {
   return compile_all<ops::NormOp>(norms, options);
+}
+Result<Compiled> compile(std::span<const RouteOptions> routers, const Options& options) {
+  return compile_all<ops::RouteOp>(routers, options);
+}
+Result<Compiled> compile(std::span<const CombineOptions> combiners, const Options& options) {
+  return compile_all<ops::CombineOp>(combiners, options);
 }
 
 std::string race_unit() {

@@ -17,7 +17,7 @@ namespace {
 constexpr int kBlocksPerSm = 8;
 constexpr i64 kScratchBytes = 2 * sizeof(u32);
 
-enum Index { kInput, kOutput, kScales, kWorkspace };
+enum Index { kInput, kOutput, kScales, kWorkspace, kRowIndex };
 
 std::string number(i64 value) {
   return std::to_string(value);
@@ -33,14 +33,18 @@ DType output_type(const QuantizerOptions& options) {
   return options.granularity ? DType::e4m3 : options.input;
 }
 
+i64 input_rows(const QuantizerOptions& options, const QuantizeShape& shape) {
+  return options.gathered ? shape.input_rows : shape.rows;
+}
+
 /// Returns whether input and output allow vector accesses of eight elements.
 bool allows_vectors(const QuantizerOptions& options, const QuantizeShape& shape, const QuantizeArgs& args) {
   const auto multiple = [](i64 value, i64 unit) { return value % unit == 0; };
-  const bool one_row = shape.rows <= 1;
+  const bool one_row = shape.rows <= 1, one_input = input_rows(options, shape) <= 1;
   // Bytes of one vector store.
   const u64 stored = kQuantizeChunk * static_cast<u64>(bytes_of(output_type(options)));
   return multiple(shape.columns, kQuantizeChunk) && reinterpret_cast<u64>(args.input) % 16 == 0 &&
-         (one_row || multiple(shape.input_ld * bytes_of(options.input), 16)) &&
+         (one_input || multiple(shape.input_ld * bytes_of(options.input), 16)) &&
          reinterpret_cast<u64>(args.output) % stored == 0 &&
          (one_row || multiple(shape.output_ld, kQuantizeChunk));
 }
@@ -84,8 +88,9 @@ Result<Operands> operands_of(const QuantizerOptions& options, const QuantizeShap
   const i64 scales = quantised ? scale_count(*options.granularity, s.rows, s.columns) : 0;
   const bool two_steps = takes_two_steps(options, scale_given);
   Operands o;
-  o.add({.name = "input", .type = options.input, .used = !empty},
-        {input_columns(options.gate, s.columns), s.rows, s.input_ld});
+  const i64 sources = input_rows(options, s);
+  o.add({.name = "input", .type = options.input, .used = !empty && sources > 0},
+        {input_columns(options.gate, s.columns), sources, s.input_ld});
   o.add({.name = "output", .role = Role::write, .type = output_type(options), .used = !empty},
         {s.columns, s.rows, s.output_ld});
   o.add({.name = "scales",
@@ -99,16 +104,18 @@ Result<Operands> operands_of(const QuantizerOptions& options, const QuantizeShap
          .alignment = sizeof(u32),
          .because = "its counters are of that size"},
         {kScratchBytes});
+  o.add({.name = "row_index", .type = DType::fp32, .used = options.gathered && !empty}, {s.rows});
   SLUICE_TRY(o.check_extents());
   return o;
 }
 
 Pointers pointers_of(const QuantizeArgs& x) {
-  return {.at = {x.input, x.output, x.scales, x.workspace.data}, .workspace_bytes = x.workspace.bytes};
+  return {.at = {x.input, x.output, x.scales, x.workspace.data, x.row_index},
+          .workspace_bytes = x.workspace.bytes};
 }
 
 Result<void> check_options(const QuantizerOptions& options) {
-  const auto& [input, granularity, gate, overlap] = options;
+  const auto& [input, granularity, gate, overlap, gathered] = options;
   if (!is_16bit(input) && input != DType::fp32)
     return Error{ErrorCode::invalid_type,
                  std::string("input is ") + name_of(input) + ": it must be bf16, fp16 or fp32"};
@@ -116,7 +123,7 @@ Result<void> check_options(const QuantizerOptions& options) {
     return Error{ErrorCode::invalid_type, std::string("input is ") + name_of(input) +
                                               " and there is no granularity: what is not quantised must be "
                                               "bf16 or fp16"};
-  if (!granularity && gate == Gate::none)
+  if (!granularity && gate == Gate::none && !gathered)
     return Error{
         ErrorCode::invalid_argument,
         "there is neither a granularity nor a gate, so the output would be a copy: give one of them"};
@@ -128,7 +135,11 @@ Result<QuantizeShape> checked_shape(const QuantizerOptions& options, const Quant
   SLUICE_TRY(check_counts(shape.rows, shape.columns));
   if (shape.columns > std::numeric_limits<i64>::max() / 2)
     return Error{ErrorCode::invalid_size, "columns = " + number(shape.columns) + ": no matrix is so wide"};
-  SLUICE_TRY(take_pitch("input_ld", shape.input_ld, input_columns(options.gate, shape.columns), shape.rows));
+  if (shape.input_rows < 0 || shape.input_rows > std::numeric_limits<int>::max())
+    return Error{ErrorCode::invalid_size, "input_rows = " + number(shape.input_rows) +
+                                              ": must be in 0..2^31 - 1, since row numbers are int32"};
+  SLUICE_TRY(take_pitch("input_ld", shape.input_ld, input_columns(options.gate, shape.columns),
+                        input_rows(options, shape)));
   SLUICE_TRY(take_pitch("output_ld", shape.output_ld, shape.columns, shape.rows));
   i64 units = 0;
   if (__builtin_mul_overflow(shape.rows, ceil_div(shape.columns, i64{kQuantizeChunk}), &units) ||
@@ -142,7 +153,7 @@ Result<QuantizeShape> checked_shape(const QuantizerOptions& options, const Quant
 
 std::size_t key_hash(const QuantizerOptions& o) {
   return hash_of({static_cast<i64>(o.input), o.granularity ? static_cast<i64>(*o.granularity) : -1,
-                  static_cast<i64>(o.gate)});
+                  static_cast<i64>(o.gate), o.gathered});
 }
 
 namespace ops {
@@ -153,7 +164,7 @@ Result<QuantizerOptions> QuantizeOp::sealed(const Plan& plan, const DeviceInfo&)
 }
 
 std::vector<std::string> QuantizeOp::units(const Plan& plan) {
-  return quantize_units(plan.input, plan.granularity, plan.gate, plan.overlap);
+  return quantize_units(plan.input, plan.granularity, plan.gate, plan.overlap, plan.gathered);
 }
 
 Result<void> QuantizeOp::load(const Units& units, Prepared<QuantizeOp>& kernel) {
@@ -195,17 +206,20 @@ Result<void> QuantizeOp::enqueue(const Prepared<QuantizeOp>& kernel, const Call&
   const bool two_steps = takes_two_steps(kernel.plan, args.scale_given);
   const bool vectors = allows_vectors(kernel.plan, shape, args);
   const bool empty = shape.rows == 0 || shape.columns == 0;
-  const QuantizeParams params{.input = args.input,
-                              .output = static_cast<u8*>(args.output),
-                              .scales = args.scales,
-                              .scratch = static_cast<u32*>(args.workspace.data),
-                              .rows = empty ? 0 : shape.rows,
-                              // Must not be 0: the kernel divides by it.
-                              .columns = empty ? kQuantizeChunk : shape.columns,
-                              .input_ld = shape.input_ld,
-                              .output_ld = shape.output_ld,
-                              .scale_given = args.scale_given,
-                              .hand_off = args.hand_off};
+  // Kernels that gather nothing read the first part alone.
+  const GatherParams params{{.input = args.input,
+                             .output = static_cast<u8*>(args.output),
+                             .scales = args.scales,
+                             .scratch = static_cast<u32*>(args.workspace.data),
+                             .rows = empty ? 0 : shape.rows,
+                             // Must not be 0: the kernel divides by it.
+                             .columns = empty ? kQuantizeChunk : shape.columns,
+                             .input_ld = shape.input_ld,
+                             .output_ld = shape.output_ld,
+                             .scale_given = args.scale_given,
+                             .hand_off = args.hand_off},
+                            args.row_index,
+                            shape.input_rows};
   // The second launch reads what the first wrote.
   const WorkspaceTurn turn(two_steps ? args.workspace.data : nullptr);
   const i64 sms = kernel.image.device.sm_count;
@@ -225,7 +239,9 @@ Result<void> QuantizeOp::enqueue(const Prepared<QuantizeOp>& kernel, const Call&
 }
 
 std::string QuantizeOp::text(const Problem& options, const Args& args) {
-  const std::string shape = number(args.shape.rows) + "x" + number(args.shape.columns);
+  const std::string shape = number(args.shape.rows) + "x" + number(args.shape.columns) +
+                            (options.gathered ? " of gathered rows" : "");
+  if (!options.granularity && options.gate == Gate::none) return "gather " + shape;
   if (!options.granularity) return "silu * up " + shape;
   return std::string(options.gate == Gate::silu ? "silu * up, " : "") + "quantise " + shape + " by " +
          name_of(*options.granularity);
@@ -234,7 +250,8 @@ std::string QuantizeOp::text(const Problem& options, const Args& args) {
 std::string QuantizeOp::missing(const Problem& problem) {
   return std::string("no quantiser of ") + name_of(problem.input) +
          (problem.granularity ? std::string(" by ") + name_of(*problem.granularity) : "") +
-         (problem.gate == Gate::none ? "" : " with a gate") + " is ready";
+         (problem.gate == Gate::none ? "" : " with a gate") + (problem.gathered ? " of gathered rows" : "") +
+         " is ready";
 }
 
 i64 QuantizeOp::workspace_for(const Prepared<QuantizeOp>& kernel, const Args& args) {
@@ -246,7 +263,11 @@ i64 QuantizeOp::workspace_for(const Prepared<QuantizeOp>& kernel, const Args& ar
 
 Result<Quantizer> Quantizer::create(const Device& device, DType input, std::optional<Granularity> granularity,
                                     Gate gate, Overlap overlap) {
-  return ops::prepare<ops::QuantizeOp>(device, QuantizerOptions{input, granularity, gate, overlap});
+  return create(device, QuantizerOptions{input, granularity, gate, overlap});
+}
+
+Result<Quantizer> Quantizer::create(const Device& device, const QuantizerOptions& options) {
+  return ops::prepare<ops::QuantizeOp>(device, options);
 }
 
 Result<void> Quantizer::launch(const QuantizeShape& shape, const QuantizeArgs& args, Stream stream) const {
