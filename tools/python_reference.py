@@ -22,6 +22,7 @@ MODULES = [
                                                          "torch/decode/__init__.py", "torch/decode/architecture.py", "torch/decode/reader.py"]),
     ("sluice.torch.attention", "torch/attention.py", ["torch/attention.py"]),
     ("sluice.transformers", "transformers.py", ["transformers.py"]),
+    ("sluice.torch.moe", "torch/moe.py", ["torch/moe.py"]),
     ("sluice.torch.grad", "torch/grad.py", ["torch/grad.py"]),
     ("sluice.torch.nn", "torch/nn.py", ["torch/nn.py", "torch/_conversion.py", "torch/nn_conv.py", "torch/_conv_layout.py",
                                            "torch/packed_linear.py"]),

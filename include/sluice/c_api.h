@@ -46,7 +46,8 @@ typedef enum {
 
 typedef enum { SLUICE_BF16, SLUICE_FP16, SLUICE_FP32, SLUICE_E4M3, SLUICE_E5M2, SLUICE_E8M0 } sluice_dtype;
 #define SLUICE_BYTE 32  /* uint8, the dtype of weight codes and blobs; products do not accept it */
-#define SLUICE_INT32 33 /* the dtype of a table of groups */
+#define SLUICE_INT32 33 /* tables of groups; rows and ids of experts */
+#define SLUICE_INT64 34 /* ids of experts */
 typedef enum { SLUICE_PROMOTED, SLUICE_FAST } sluice_accumulate; /* fp8 accumulation: docs/numerics.md */
 typedef enum { SLUICE_SET, SLUICE_ADD } sluice_update;           /* D = the product, or D += the product */
 typedef enum {

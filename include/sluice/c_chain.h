@@ -10,6 +10,7 @@
 #define SLUICE_C_CHAIN_H
 
 #include <sluice/c_api.h>
+#include <sluice/c_experts.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -41,6 +42,9 @@ SLUICE_API int32_t sluice_steps_count(const sluice_steps* steps);
 SLUICE_API sluice_status sluice_steps_add_product(sluice_steps* steps, const sluice_call* call);
 SLUICE_API sluice_status sluice_steps_add_norm(sluice_steps* steps, const sluice_normalization* what);
 SLUICE_API sluice_status sluice_steps_add_quantizer(sluice_steps* steps, const sluice_quantization* what);
+SLUICE_API sluice_status sluice_steps_add_route(sluice_steps* steps, const sluice_routing* what);
+SLUICE_API sluice_status sluice_steps_add_gather(sluice_steps* steps, const sluice_gathering* what);
+SLUICE_API sluice_status sluice_steps_add_combine(sluice_steps* steps, const sluice_combining* what);
 SLUICE_API sluice_status sluice_steps_add_gap(sluice_steps* steps, const sluice_gap* gap);
 /* Names the last step, for messages and sluice_chain_text(). */
 SLUICE_API sluice_status sluice_steps_name(sluice_steps* steps, const char* name);

@@ -18,7 +18,7 @@ from .errors import (Aliasing, DriverError, Error, InternalError, InvalidArgumen
                      UnsupportedArch, WorkspaceError, WrongDevice)
 from .formats import MXFP4, PackedNumbers, WeightFormat
 from .packed import PackedWeights, Unpacked, pack, pack_e4m3, pack_int4, pack_int8, pack_quantized
-from .plans import (Compiled, Plan, RowPlans, compile, explain, plan, plan_rows, prepare, prepare_norms, prepare_packer,  # noqa: A004
+from .plans import (Compiled, Plan, RowPlans, compile, explain, plan, plan_rows, prepare, prepare_experts, prepare_norms, prepare_packer,  # noqa: A004
                     prepare_quantizers, race)
 from .problems import Problem, problem_of
 from .workspaces import Holdings, Workspace, holdings, reset_workspaces, verify_workspaces
@@ -48,6 +48,6 @@ __all__ = [
     "InvalidConfig", "InvalidPointer", "InvalidSize", "InvalidStride", "InvalidType", "MXFP4", "Misaligned", "NotPrepared",
     "PackedNumbers", "PackedWeights", "Plan", "Problem", "RowPlans", "StorageError", "ToolchainError", "UnsupportedArch", "Unpacked", "WeightFormat",
     "Workspace", "WorkspaceError", "WrongDevice", "compile", "convolution_of", "explain", "holdings", "pack", "pack_e4m3", "pack_int4",
-    "pack_int8", "pack_quantized", "plan", "plan_rows", "prepare", "prepare_norms", "prepare_packer", "prepare_quantizers",
+    "pack_int8", "pack_quantized", "plan", "plan_rows", "prepare", "prepare_experts", "prepare_norms", "prepare_packer", "prepare_quantizers",
     "problem_of", "race", "reset_workspaces", "verify_workspaces", "weights",
 ]

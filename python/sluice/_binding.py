@@ -15,6 +15,9 @@ tensor may also be None. ``kFields`` in sluice/c_api/tvm_ffi_fields.h lists the 
     chain_run(CHAIN, address, PART, 0, A, any_tensor)              enqueues a part of a chain on the stream of the tensor's framework
     quantize(INPUT, x, OUTPUT, q, SCALES, s, GRANULARITY, 2)
     norm(INPUT, x, GAMMA, g, OUTPUT, y)
+    route(TOPK_IDS, ids, ENDS, ends, ROW_OF_SLOT, rows, TOKEN_OF_ROW, tokens, PITCH, 1)
+    gather(INPUT, x, TOKEN_OF_ROW, tokens, OUTPUT, y)              with SCALES and GRANULARITY quantised
+    combine(Y, y, ROW_OF_SLOT, rows, TOPK_WEIGHTS, w, SHARED, s, OUT, out)
     pack(CODES, c, SCALES, s, BLOB, blob, *format.fields)          unpack(...) takes the same fields and is the inverse
     convolution(OP, FPROP, INPUT, x, WEIGHT, w, OUT, y, *geometry_fields(stride, padding, padding_after, dilation))
     convolution(OP, DGRAD, GRAD_OUTPUT, dy, WEIGHT, w, OUT, dx, ...)
@@ -55,6 +58,8 @@ ALPHA, BETA, EPSILON, ACTIVATION = (FIELDS[name] for name in ("alpha", "beta", "
 USE_FAST_ACCUM, GATED, ADD, ANY_ORDER = (FIELDS[name] for name in ("use_fast_accum", "gated", "add", "any_order"))
 WORKSPACE, PROBLEM = FIELDS["workspace"], FIELDS["problem"]
 STEPS, CHAIN, PART = (FIELDS[name] for name in ("steps", "chain", "part"))
+TOPK_IDS, ENDS, ROW_OF_SLOT, TOKEN_OF_ROW = (FIELDS[name] for name in ("topk_ids", "ends", "row_of_slot", "token_of_row"))
+TOPK_WEIGHTS, SHARED, Y, PITCH = (FIELDS[name] for name in ("topk_weights", "shared", "y", "pitch"))
 GRANULARITY, SCALE_GIVEN, GATE = (FIELDS[name] for name in ("granularity", "scale_given", "gate"))
 FORMAT = tuple(FIELDS[f"format.{name}"] for name in ("type", "group", "scale", "zeros", "order"))
 N, K = FIELDS["n"], FIELDS["k"]
@@ -69,14 +74,19 @@ _STRIDE, _PADDING, _PADDING_AFTER, _DILATION = (tuple(FIELDS[f"{name}[{i}]"] for
 product = _module["product"]
 quantize = _module["quantize"]
 norm = _module["norm"]
+route = _module["route"]
+gather = _module["gather"]
+combine = _module["combine"]
 pack = _module["pack"]
 unpack = _module["unpack"]
 convolution = _module["convolution"]
 chain_run = _module["chain_run"]
 problem_of, conv_problem_of = _module["product"], _module["convolution"]
 add_product, add_quantizer, add_norm = _module["product"], _module["quantize"], _module["norm"]
+add_route, add_gather, add_combine = _module["route"], _module["gather"], _module["combine"]
 problem_of.release_gil = conv_problem_of.release_gil = False  # they wait for nothing
 add_product.release_gil = add_quantizer.release_gil = add_norm.release_gil = False
+add_route.release_gil = add_gather.release_gil = add_combine.release_gil = False
 
 
 def format_fields(numbers: tuple) -> tuple:

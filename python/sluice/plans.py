@@ -337,7 +337,8 @@ def _refuse_rows(item: Plan, m: Optional[Rows]) -> None:
 
 @entry
 def compile(what: Union[Preparable, Iterable[Preparable]] = (), *, m: Optional[Rows] = None,  # noqa: A001 (the tool's verb)
-            gpu: Optional[str] = None, quantizers: Iterable[object] = (), norms: Iterable[object] = (), packers: Iterable[WeightFormat] = (), cache_dir: Union[str, os.PathLike, None] = None,
+            gpu: Optional[str] = None, quantizers: Iterable[object] = (), norms: Iterable[object] = (), experts: Iterable[object] = (),
+            packers: Iterable[WeightFormat] = (), cache_dir: Union[str, os.PathLike, None] = None,
             nvrtc: Union[str, os.PathLike, None] = None, jobs: Optional[int] = None) -> Compiled:
     """Compiles kernels ahead of time into a cache, for machines that must not compile. Needs no GPU.
 
@@ -346,6 +347,7 @@ def compile(what: Union[Preparable, Iterable[Preparable]] = (), *, m: Optional[R
     - ``gpu``: the name of the GPU that the kernels are for ("h100"), as for ``plan``. By default it is the machine's first
       GPU, or an H200 if there is none. The kernels may differ on another kind of GPU.
     - ``quantizers``, ``norms``: input types ("bf16", ...) for which quantisers and norms are compiled too.
+    - ``experts``: types of rows for which the steps of ``sluice.torch.moe`` are compiled too.
     - ``packers``: formats for which the kernels that pack weights on a GPU are compiled too.
     - ``cache_dir``, ``nvrtc``: paths of the cache and of NVRTC, if not the defaults. ``jobs``: how many kernels to compile in
       parallel.
@@ -360,6 +362,7 @@ def compile(what: Union[Preparable, Iterable[Preparable]] = (), *, m: Optional[R
     formats = list_of("packers", packers, lambda weights: _format_of("packers", weights))
     types = list_of("quantizers", quantizers, lambda dtype: number_of("quantizers", dtype, DTYPES))
     norm_types = list_of("norms", norms, lambda dtype: number_of("norms", dtype, DTYPES))
+    row_types = list_of("experts", experts, lambda dtype: number_of("experts", dtype, DTYPES))
     handles = (ctypes.c_void_p * len(plans))(*[item._handle._as_parameter_.value for item in plans])
     options = OptionsStruct(cache_dir=path_of("cache_dir", cache_dir), nvrtc_path=path_of("nvrtc", nvrtc), records_dir=None,
                             cache_read_only=-1, jobs=choice_of("jobs", jobs), race=-1)
@@ -375,6 +378,8 @@ def compile(what: Union[Preparable, Iterable[Preparable]] = (), *, m: Optional[R
         add(lib.sluice_compile_quantizers, dtype)
     for dtype in norm_types:
         add(lib.sluice_compile_norms, dtype)
+    for dtype in row_types:
+        add(lib.sluice_compile_experts, dtype)
     for weights in formats:
         add(lib.sluice_compile_packer, ctypes.byref(weights.struct()))
     return Compiled(*counts)
@@ -413,6 +418,12 @@ def prepare(what: Union[Preparable, Iterable[Preparable]], *, m: Optional[Rows] 
 def prepare_quantizers(dtype: object = "bf16", *, device: int = 0) -> None:
     """Compiles and loads the quantisers for an input type: bf16, fp16 or fp32. Call it before a CUDA graph is captured."""
     lib.sluice_make_quantizers_ready(default_device(device), number_of("dtype", dtype, DTYPES))
+
+
+@entry
+def prepare_experts(dtype: object = "bf16", *, device: int = 0) -> None:
+    """Compiles and loads the steps of ``sluice.torch.moe`` for rows of a type: bf16 or fp16. Call it before a CUDA graph is captured."""
+    lib.sluice_make_experts_ready(default_device(device), number_of("dtype", dtype, DTYPES))
 
 
 @entry

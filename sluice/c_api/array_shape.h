@@ -59,6 +59,7 @@ constexpr int32_t other_type(int code, int bits) {
 inline std::string type_text(int32_t dtype) {
   if (dtype == SLUICE_BYTE) return "uint8";
   if (dtype == SLUICE_INT32) return "int32";
+  if (dtype == SLUICE_INT64) return "int64";
   if (dtype < -1) {
     constexpr const char* kNames[] = {"int", "uint", "fp", "", "", "complex", "bool"};  // by DLPack's code
     const int code = (-2 - dtype) >> 8, bits = (-2 - dtype) & 255;

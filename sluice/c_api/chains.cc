@@ -9,6 +9,7 @@
 #include <sluice/c_api/call.h>
 #include <sluice/c_api/companions.h>
 #include <sluice/c_api/error.h>
+#include <sluice/c_api/experts.h>
 #include <sluice/c_api/handles.h>
 #include <sluice/chain.h>
 #include <sluice/run/ops/gemm.h>
@@ -43,6 +44,15 @@ sluice_status add(sluice_steps* steps, int memory, const char* first, const Chai
   steps->steps.push_back(step);
   steps->memories.push_back(memory);
   return SLUICE_OK;
+}
+
+/// Adds the step that `step` makes of a call which `check` accepts. `first`: the name of its first array.
+template <class What, class Check, class Step>
+sluice_status add_checked(sluice_steps* steps, const What* what, const Check& check, const char* first,
+                          const Step& step) {
+  if (steps == nullptr || what == nullptr) return fail(null_argument(steps == nullptr ? "steps" : "what"));
+  const auto call = check(*what);
+  return call ? add(steps, call->memory, first, step(*call)) : fail(call.error());
 }
 
 Error lends_none() {
@@ -133,11 +143,9 @@ sluice_status sluice_steps_add_product(sluice_steps* steps, const sluice_call* c
 
 sluice_status sluice_steps_add_norm(sluice_steps* steps, const sluice_normalization* what) {
   return guarded([&] {
-    if (steps == nullptr || what == nullptr) return fail(null_argument(steps == nullptr ? "steps" : "what"));
-    const Result<NormCall> call = normalization_of(*what);
-    if (!call) return fail(call.error());
-    return add(steps, call->memory, "input",
-               {.work = NormStep{call->options, call->shape, call->args}, .name = "norm"});
+    return add_checked(steps, what, normalization_of, "input", [](const NormCall& call) -> ChainStep {
+      return {.work = NormStep{call.options, call.shape, call.args}, .name = "norm"};
+    });
   });
 }
 
@@ -150,6 +158,31 @@ sluice_status sluice_steps_add_quantizer(sluice_steps* steps, const sluice_quant
     return add(steps, call->memory, "input",
                {.work = QuantizerStep{call->input, call->granularity, call->gate, call->shape, call->args},
                 .name = "quantize"});
+  });
+}
+
+sluice_status sluice_steps_add_route(sluice_steps* steps, const sluice_routing* what) {
+  return guarded([&] {
+    return add_checked(steps, what, routing_of, "ids", [](const RouteCall& call) -> ChainStep {
+      return {.work = route_step(call.options, call.shape, call.args), .name = "route"};
+    });
+  });
+}
+
+sluice_status sluice_steps_add_gather(sluice_steps* steps, const sluice_gathering* what) {
+  return guarded([&] {
+    return add_checked(steps, what, gathering_of, "input", [](const QuantizeCall& call) -> ChainStep {
+      return {.work = QuantizerStep{call.input, call.granularity, call.gate, call.shape, call.args, true},
+              .name = "gather"};
+    });
+  });
+}
+
+sluice_status sluice_steps_add_combine(sluice_steps* steps, const sluice_combining* what) {
+  return guarded([&] {
+    return add_checked(steps, what, combining_of, "y", [](const CombineCall& call) -> ChainStep {
+      return {.work = combine_step(call.options, call.shape, call.args), .name = "combine"};
+    });
   });
 }
 

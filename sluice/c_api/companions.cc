@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include <sluice/c_api/experts.h>
 #include <sluice/c_api/values.h>
 #include <sluice/try.h>
 
@@ -130,6 +131,44 @@ Result<NormCall> normalization_of(const sluice_normalization& what) {
   }
   call.args.output = output->data;
   SLUICE_TAKE(call.memory, one_memory({input, gamma, residual, sum, output, scales}));
+  return call;
+}
+
+Result<QuantizeCall> gathering_of(const sluice_gathering& what) {
+  const Enumerator enumerators[] = {{"granularity", what.granularity, 4}};
+  SLUICE_TRY(check_enumerators(enumerators));
+  const Named input{"input", what.input}, index{"token_of_row", what.token_of_row},
+      output{"output", what.output}, scales{"scales", what.scales};
+  SLUICE_TRY(check_matrix(input));
+  SLUICE_TRY(check_rows(index, 1));
+  SLUICE_TRY(check_present(output));
+  const i64 shape[] = {index->shape[0], input->shape[1]};
+  if (output->ndim != 2 || output->shape[0] != shape[0] || output->shape[1] != shape[1])
+    return wrong_shape(output, list(shape, 2) + ": a row for each of token_of_row, the columns of input");
+  const bool is_16bit = input->dtype == SLUICE_BF16 || input->dtype == SLUICE_FP16;
+  QuantizeCall call{.gathered = true};
+  if (output->dtype == SLUICE_E4M3) {
+    if (!is_16bit && input->dtype != SLUICE_FP32) return wrong_type(input, "bf16, fp16 or fp32; convert it");
+    call.granularity = static_cast<Granularity>(what.granularity);
+    SLUICE_TRY(check_scales(scales, *call.granularity, output));
+    call.args.scales = static_cast<float*>(scales->data);
+  } else {
+    if (!is_16bit) return wrong_type(input, "bf16 or fp16, or the output e4m3; convert it");
+    if (output->dtype != input->dtype)
+      return wrong_type(output, type_text(input->dtype) + " as input is, or e4m3 with scales");
+    if (scales.array != nullptr)
+      return Error{ErrorCode::invalid_argument, "scales are given and output is " + type_text(output->dtype) +
+                                                    ": only an e4m3 output has scales; leave them out"};
+  }
+  call.input = static_cast<DType>(input->dtype);
+  call.shape = {.rows = shape[0], .columns = shape[1], .input_rows = input->shape[0]};
+  SLUICE_TAKE(call.shape.input_ld, pitch_of(input));
+  SLUICE_TAKE(call.shape.output_ld, pitch_of(output));
+  SLUICE_TAKE(call.memory, one_memory({input, index, output, scales}));
+  call.args.input = input->data;
+  call.args.output = output->data;
+  call.args.scale_given = what.scale_given != 0;
+  call.args.row_index = static_cast<const int*>(index->data);
   return call;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include <sluice/c_api/array_shape.h>
+#include <sluice/c_experts.h>
 #include <sluice/norm.h>
 #include <sluice/quantize.h>
 
@@ -18,6 +19,11 @@ struct QuantizeCall {
   QuantizeShape shape{};
   QuantizeArgs args{};
   int memory = kOnHost;
+  bool gathered = false;
+
+  QuantizerOptions options() const {
+    return {.input = input, .granularity = granularity, .gate = gate, .gathered = gathered};
+  }
 };
 
 struct NormCall {
@@ -31,5 +37,7 @@ struct NormCall {
 /// invalid_stride, wrong_device (arrays in different memories).
 Result<QuantizeCall> quantization_of(const sluice_quantization& what);
 Result<NormCall> normalization_of(const sluice_normalization& what);
+/// A quantiser of the rows that a table names, or a copy of them.
+Result<QuantizeCall> gathering_of(const sluice_gathering& what);
 
 }  // namespace sluice::c_api

@@ -5,6 +5,7 @@
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/options.h>
 
+#include <sluice/c_experts.h>
 #include <sluice/compile.h>
 #include <sluice/plan/dense/problem_checks.h>
 #include <sluice/plan/text/pack_units.h>
@@ -177,6 +178,30 @@ sluice_status sluice_compile_norms(int32_t input, const sluice_options* given, s
     const Result<Options> options = options_of(given);
     if (!options) return fail(options.error());
     return status_of(compile(norms_of(static_cast<DType>(input)), *options), done);
+  });
+}
+
+sluice_status sluice_compile_experts(int32_t input, const sluice_options* given, sluice_compiled* done) {
+  return guarded([&] {
+    if (done != nullptr) *done = {};
+    if (input != SLUICE_BF16 && input != SLUICE_FP16)
+      return fail({ErrorCode::invalid_type, "input must be bf16 or fp16"});
+    const Result<Options> options = options_of(given);
+    if (!options) return fail(options.error());
+    const ExpertKernels kernels = experts_of(static_cast<DType>(input));
+    Compiled all;
+    const auto compiled = [&](const auto& some) -> Result<void> {
+      SLUICE_TAKE(const Compiled part, compile(std::span(some), *options));
+      all.compiled += part.compiled;
+      all.already_there += part.already_there;
+      all.failed += part.failed;
+      if (!all.first_failure) all.first_failure = part.first_failure;
+      return {};
+    };
+    Result<void> made = compiled(kernels.routers);
+    if (made) made = compiled(kernels.gatherers);
+    if (made) made = compiled(kernels.combiners);
+    return made ? status_of(Result<Compiled>(all), done) : fail(made.error());
   });
 }
 

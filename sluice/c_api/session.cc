@@ -7,6 +7,8 @@
 #include <sluice/plan/text/quantize_units.h>
 #include <sluice/run/device/workspace.h>
 #include <sluice/run/driver/memory.h>
+#include <sluice/run/ops/experts/combine.h>
+#include <sluice/run/ops/experts/route.h>
 #include <sluice/run/ops/gemm.h>
 #include <sluice/run/ops/norm.h>
 #include <sluice/run/ops/pack.h>
@@ -25,6 +27,12 @@ constexpr const char* kRemedy<ops::QuantizeOp> =
 template <>
 constexpr const char* kRemedy<ops::NormOp> =
     "call prepare_norms() (sluice_make_norms_ready), or run it once, before the capture";
+constexpr const char* kExpertRemedy =
+    "call prepare_experts() (sluice_make_experts_ready), or run it once, before the capture";
+template <>
+constexpr const char* kRemedy<ops::RouteOp> = kExpertRemedy;
+template <>
+constexpr const char* kRemedy<ops::CombineOp> = kExpertRemedy;
 template <>
 constexpr const char* kRemedy<ops::PackOp> =
     "call prepare_packer() (sluice_make_packer_ready) for it, or pack once, before the capture";
@@ -56,6 +64,14 @@ std::vector<NormOptions> norms_of(DType input) {
           {.input = input, .quantize = Granularity::row_block}};
 }
 
+ExpertKernels experts_of(DType type) {
+  ExpertKernels kernels{.routers = {{.wide_ids = false}, {.wide_ids = true}}, .combiners = {{.type = type}}};
+  kernels.gatherers.push_back({.input = type, .gathered = true});
+  for (const Granularity granularity : {Granularity::tensor, Granularity::row, Granularity::row_block})
+    kernels.gatherers.push_back({.input = type, .granularity = granularity, .gathered = true});
+  return kernels;
+}
+
 template <class Op>
 Result<void> Session::run_op(const typename Op::Problem& problem, const typename Op::Args& args,
                              Stream stream) {
@@ -75,7 +91,9 @@ Result<void> Session::use(const Plan& plan) {
 }
 
 Result<void> Session::quantize(const QuantizeCall& call, Stream stream) {
-  return run_op<ops::QuantizeOp>({call.input, call.granularity, call.gate}, {call.shape, call.args}, stream);
+  const ops::QuantizeOp::Args args{call.shape, call.args};
+  const char* const remedy = call.gathered ? kExpertRemedy : kRemedy<ops::QuantizeOp>;
+  return ops::run<ops::QuantizeOp>(device_, call.options(), args, stream, remedy);
 }
 
 Result<void> Session::make_quantizers_ready(DType input) {
@@ -88,6 +106,21 @@ Result<void> Session::norm(const NormCall& call, Stream stream) {
 
 Result<void> Session::make_norms_ready(DType input) {
   return ops::make_ready<ops::NormOp>(device_, norms_of(input));
+}
+
+Result<void> Session::route(const RouteCall& call, Stream stream) {
+  return run_op<ops::RouteOp>(call.options, {call.shape, call.args}, stream);
+}
+
+Result<void> Session::combine(const CombineCall& call, Stream stream) {
+  return run_op<ops::CombineOp>(call.options, {call.shape, call.args}, stream);
+}
+
+Result<void> Session::make_experts_ready(DType type) {
+  const ExpertKernels kernels = experts_of(type);
+  SLUICE_TRY(ops::make_ready<ops::RouteOp>(device_, kernels.routers));
+  SLUICE_TRY(ops::make_ready<ops::QuantizeOp>(device_, kernels.gatherers));
+  return ops::make_ready<ops::CombineOp>(device_, kernels.combiners);
 }
 
 Result<void> Session::pack(const PackCall& call, Stream stream) {

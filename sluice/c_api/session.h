@@ -7,6 +7,7 @@
 #include <span>
 
 #include <sluice/c_api/companions.h>
+#include <sluice/c_api/experts.h>
 #include <sluice/c_api/packing.h>
 #include <sluice/gemm.h>
 #include <sluice/rows.h>
@@ -16,6 +17,13 @@ namespace sluice::c_api {
 /// Returns all options that make_quantizers_ready(), or make_norms_ready(), prepares for an input type.
 std::vector<QuantizerOptions> quantizers_of(DType input);
 std::vector<NormOptions> norms_of(DType input);
+/// Returns the routers, gathering quantisers and combiners of the steps around experts, for rows of a type.
+struct ExpertKernels {
+  std::vector<RouteOptions> routers;
+  std::vector<QuantizerOptions> gatherers;
+  std::vector<CombineOptions> combiners;
+};
+ExpertKernels experts_of(DType type);
 
 class Session {
  public:
@@ -41,6 +49,10 @@ class Session {
 
   Result<void> norm(const NormCall& call, Stream stream);
   Result<void> make_norms_ready(DType input);
+
+  Result<void> route(const RouteCall& call, Stream stream);
+  Result<void> combine(const CombineCall& call, Stream stream);
+  Result<void> make_experts_ready(DType type);
 
   Result<void> verify_workspaces();
   Result<void> reset_workspaces();

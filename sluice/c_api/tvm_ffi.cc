@@ -39,6 +39,7 @@ int dtype_of(ffi::DataType type) {
   if (type.code == ffi::kFloat8E5m2 && type.bits == 8) return SLUICE_E5M2;
   if (type.code == ffi::kUnsigned && type.bits == 8) return SLUICE_BYTE;
   if (type.code == ffi::kSigned && type.bits == 32) return SLUICE_INT32;
+  if (type.code == ffi::kSigned && type.bits == 64) return SLUICE_INT64;
   return other_type(type.code, type.bits);
 }
 

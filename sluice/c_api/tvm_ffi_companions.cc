@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisers, norms and packing that Python calls through tvm-ffi; tvm_ffi.cc has products.
+// Quantisers, norms, the steps around products of experts, and packing that Python calls through tvm-ffi;
+// tvm_ffi.cc has products.
 #include <sluice/c_api/companions.h>
+#include <sluice/c_api/experts.h>
 #include <sluice/c_api/packing.h>
 #include <sluice/c_api/tvm_ffi_fields.h>
 #include <sluice/c_chain.h>
@@ -17,18 +19,19 @@ Result<void> merge_rows(Given& given, std::initializer_list<int> arrays) {
   return {};
 }
 
-/// Runs `function` on the device that holds `input`. Without one, returns the error of `check`, or of host
+/// Runs `function` on the device that holds `first`. Without one, returns the error of `check`, or of host
 /// memory.
 template <class What, class Check>
-sluice_status run_on(const sluice_array* input, const What& what, const Check& check,
+sluice_status run_on(const Named& first, const What& what, const Check& check,
                      sluice_status (*function)(sluice_device*, const What*, sluice_stream)) {
   sluice_device* device = nullptr;
   const auto refuse = [&] {
     const auto checked = check();
-    return fail(checked ? check_on({"input", input}, kOnHost, 0).error() : checked.error());
+    return fail(checked ? check_on(first, kOnHost, 0).error() : checked.error());
   };
-  if (const sluice_status status = device_of(input, refuse, &device); status != SLUICE_OK) return status;
-  return function(device, &what, stream_of(input->device));
+  if (const sluice_status status = device_of(first.array, refuse, &device); status != SLUICE_OK)
+    return status;
+  return function(device, &what, stream_of(first->device));
 }
 
 /// Quantises. The leading dimensions of input and output are merged into one.
@@ -44,7 +47,7 @@ sluice_status quantize(Given& given) {
   if (given.steps != 0)
     return sluice_steps_add_quantizer(reinterpret_cast<sluice_steps*>(given.steps), &what);
   return run_on(
-      what.input, what, [&] { return quantization_of(what); }, sluice_quantize);
+      {"input", what.input}, what, [&] { return quantization_of(what); }, sluice_quantize);
 }
 
 /// Applies RMSNorm. The leading dimensions of all arrays but gamma and scales are merged into one.
@@ -61,7 +64,48 @@ sluice_status norm(Given& given) {
                                   .epsilon = given.call.epsilon};
   if (given.steps != 0) return sluice_steps_add_norm(reinterpret_cast<sluice_steps*>(given.steps), &what);
   return run_on(
-      what.input, what, [&] { return normalization_of(what); }, sluice_norm);
+      {"input", what.input}, what, [&] { return normalization_of(what); }, sluice_norm);
+}
+
+/// Sorts slots by expert. The leading dimensions of ids and of row_of_slot are merged into one.
+sluice_status route(Given& given) {
+  if (const Result<void> done = merge_rows(given, {kIds, kRowOfSlot}); !done) return fail(done.error());
+  const sluice_routing what{.ids = given.arrays[kIds].get(),
+                            .ends = given.arrays[kEnds].get(),
+                            .row_of_slot = given.arrays[kRowOfSlot].get(),
+                            .token_of_row = given.arrays[kTokenOfRow].get(),
+                            .pitch = given.pitch};
+  if (given.steps != 0) return sluice_steps_add_route(reinterpret_cast<sluice_steps*>(given.steps), &what);
+  return run_on(
+      {"ids", what.ids}, what, [&] { return routing_of(what); }, sluice_route);
+}
+
+/// Gathers rows. The leading dimensions of the input are merged into one.
+sluice_status gather(Given& given) {
+  if (const Result<void> done = merge_rows(given, {SLUICE_A}); !done) return fail(done.error());
+  const sluice_gathering what{.input = given.arrays[SLUICE_A].get(),
+                              .token_of_row = given.arrays[kTokenOfRow].get(),
+                              .output = given.arrays[SLUICE_D].get(),
+                              .scales = given.arrays[kScales].get(),
+                              .granularity = given.granularity,
+                              .scale_given = given.scale_given};
+  if (given.steps != 0) return sluice_steps_add_gather(reinterpret_cast<sluice_steps*>(given.steps), &what);
+  return run_on(
+      {"input", what.input}, what, [&] { return gathering_of(what); }, sluice_gather);
+}
+
+/// Adds up the rows of experts. The leading dimensions of all arrays but y are merged into one.
+sluice_status combine(Given& given) {
+  if (const Result<void> done = merge_rows(given, {kRowOfSlot, kTopkWeights, kShared, SLUICE_D}); !done)
+    return fail(done.error());
+  const sluice_combining what{.y = given.arrays[SLUICE_A].get(),
+                              .row_of_slot = given.arrays[kRowOfSlot].get(),
+                              .weights = given.arrays[kTopkWeights].get(),
+                              .shared = given.arrays[kShared].get(),
+                              .out = given.arrays[SLUICE_D].get()};
+  if (given.steps != 0) return sluice_steps_add_combine(reinterpret_cast<sluice_steps*>(given.steps), &what);
+  return run_on(
+      {"y", what.y}, what, [&] { return combining_of(what); }, sluice_combine);
 }
 
 /// Enqueues one part of a chain. tvm-ffi knows the framework's stream only in a call with a tensor of the
@@ -105,6 +149,9 @@ extern "C" {
 
 SLUICE_PACKED(quantize)
 SLUICE_PACKED(norm)
+SLUICE_PACKED(route)
+SLUICE_PACKED(gather)
+SLUICE_PACKED(combine)
 SLUICE_PACKED(chain_run)
 SLUICE_PACKED(pack)
 SLUICE_PACKED(unpack)

@@ -31,7 +31,20 @@ struct ArrayArg {
 };
 
 /// The arrays of a call: the operands of a sluice_call, and those of other functions.
-enum GivenArray : int { kGradOutput = SLUICE_OPERANDS, kSum, kScales, kCodes, kZeros, kArrays };
+enum GivenArray : int {
+  kGradOutput = SLUICE_OPERANDS,
+  kSum,
+  kScales,
+  kCodes,
+  kZeros,
+  kIds,  // from here on: the steps around products of experts
+  kEnds,
+  kRowOfSlot,
+  kTokenOfRow,
+  kTopkWeights,
+  kShared,
+  kArrays
+};
 
 /// The values of one call's fields.
 struct Given {
@@ -39,6 +52,7 @@ struct Given {
   ArrayArg arrays[kArrays];
   // Quantisers and norms use these; packing uses call.problem.packed.
   int32_t granularity = 0, scale_given = 0, gate = 0;
+  int64_t pitch = 1;      // only route uses it
   int64_t described = 0;  // address of a sluice_problem to fill in instead of running; 0: none
   int64_t steps = 0;  // address of the sluice_steps to which the call is added instead of running; 0: none
   // Only chain_run uses these.
@@ -123,7 +137,15 @@ inline constexpr Field kFields[] = {
     {"padding_after[0]", Kind::size, SLUICE_FIELD(call.problem.conv.padding_after[0])},
     {"padding_after[1]", Kind::size, SLUICE_FIELD(call.problem.conv.padding_after[1])},
     {"padding_after[2]", Kind::size, SLUICE_FIELD(call.problem.conv.padding_after[2])},
-    {"uneven_padding", Kind::flag, SLUICE_FIELD(call.problem.conv.uneven_padding)}};
+    {"uneven_padding", Kind::flag, SLUICE_FIELD(call.problem.conv.uneven_padding)},
+    {"topk_ids", Kind::array, kIds},
+    {"ends", Kind::array, kEnds},
+    {"row_of_slot", Kind::array, kRowOfSlot},
+    {"token_of_row", Kind::array, kTokenOfRow},
+    {"topk_weights", Kind::array, kTopkWeights},
+    {"shared", Kind::array, kShared},
+    {"y", Kind::array, SLUICE_A},
+    {"pitch", Kind::size, SLUICE_FIELD(pitch)}};
 #undef SLUICE_FIELD
 inline constexpr int kFieldCount = sizeof(kFields) / sizeof(kFields[0]);
 

@@ -2,6 +2,7 @@
 /* The C interface from a C program on a machine without a GPU: versions, plans, compiles, and errors with their
  * messages. Launches are tested on the fake driver (tests/unit/c_api_run_test.cc) and on the GPU. */
 #include <sluice/c_api.h>
+#include <sluice/c_experts.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -224,6 +225,11 @@ static void null_handles_and_counts_are_refused(void) {
   EXPECT(sluice_norm(NULL, NULL, NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
   EXPECT(sluice_make_norms_ready(NULL, SLUICE_BF16) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
   EXPECT(sluice_compile_norms(SLUICE_FP32, NULL, &done) == SLUICE_INVALID_TYPE && mentions("bf16 or fp16"));
+  EXPECT(sluice_route(NULL, NULL, NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
+  EXPECT(sluice_gather(NULL, NULL, NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
+  EXPECT(sluice_combine(NULL, NULL, NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
+  EXPECT(sluice_make_experts_ready(NULL, SLUICE_BF16) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
+  EXPECT(sluice_compile_experts(SLUICE_FP32, NULL, &done) == SLUICE_INVALID_TYPE && mentions("bf16 or fp16"));
   EXPECT(sluice_check(NULL) == SLUICE_INVALID_ARGUMENT && mentions("call is NULL"));
   EXPECT(sluice_verify_workspaces(NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));
   EXPECT(sluice_reset_workspaces(NULL) == SLUICE_INVALID_ARGUMENT && mentions("device is NULL"));

@@ -10,7 +10,7 @@ import pytest
 
 import sluice
 
-MODULES = ("sluice", "sluice.weights", "sluice.torch", "sluice.torch.grad", "sluice.torch.nn", "sluice.torch.deep_gemm")
+MODULES = ("sluice", "sluice.weights", "sluice.torch", "sluice.torch.moe", "sluice.torch.grad", "sluice.torch.nn", "sluice.torch.deep_gemm")
 # Names that are defined and documented elsewhere, or methods' classes.
 ELSEWHERE = {"sluice.torch": {"PackedWeights", "pack", "pack_e4m3", "pack_int4", "pack_int8", "pack_quantized"}}
 

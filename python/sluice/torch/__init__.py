@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice in PyTorch: products (``mm``, ``linear``, ``scaled_mm``, ``packed_mm``), products of groups
-(``grouped_mm``, ``scaled_grouped_mm``), convolutions (``conv2d``), quantisers, norms,
-packed weights, ``nn.Linear``, ``nn.Linear4bit`` and ``nn.Conv2d``. ``sluice.torch.grad`` has the names of ``torch.nn.grad``,
+"""sluice in PyTorch: products (``mm``, ``linear``, ``scaled_mm``, ``packed_mm``), products of groups (``grouped_mm``,
+``scaled_grouped_mm``), convolutions (``conv2d``), quantisers, norms, packed weights, ``nn.Linear``, ``nn.Linear4bit`` and
+``nn.Conv2d``. ``sluice.torch.moe`` has the steps around products of experts, ``sluice.torch.grad`` the names of ``torch.nn.grad``,
 ``sluice.torch.deep_gemm`` DeepGEMM's signatures.
 
 Every function runs on the current stream and can be captured in a CUDA graph. After its first call it does not synchronise.
@@ -15,7 +15,7 @@ if not hasattr(_torch.Tensor, "__dlpack_c_exchange_api__"):
                       + _torch.__version__)
 
 from ..packed import PackedWeights, pack, pack_e4m3, pack_int4, pack_int8, pack_quantized
-from . import deep_gemm, grad, nn
+from . import deep_gemm, grad, moe, nn
 from .chain import Chain, Steps
 from .conv import conv1d, conv2d, conv3d, conv_layout_copies
 from .conv_transpose import conv_transpose1d, conv_transpose2d, conv_transpose3d
@@ -27,7 +27,6 @@ from .packed import packed_mm
 from .quantize import quantize, quantize_reference, quantize_static, silu_mul, silu_mul_quantize
 
 __all__ = ["Chain", "PackedWeights", "Steps", "conv1d", "conv2d", "conv3d", "conv_layout_copies", "conv_transpose1d", "conv_transpose2d",
-           "conv_transpose3d", "deep_gemm", "grad", "grouped_mm", "linear", "mm", "nn", "override", "pack", "pack_e4m3", "pack_int4", "pack_int8", "pack_quantized",
-           "packed_mm", "quantize", "quantize_reference", "quantize_static", "rms_norm", "rms_norm_quantize", "scaled_grouped_mm", "scaled_mm",
-           "silu_mul",
-                      "silu_mul_quantize"]
+           "conv_transpose3d", "deep_gemm", "grad", "grouped_mm", "linear", "mm", "moe", "nn", "override", "pack", "pack_e4m3", "pack_int4",
+           "pack_int8", "pack_quantized", "packed_mm", "quantize", "quantize_reference", "quantize_static", "rms_norm",
+           "rms_norm_quantize", "scaled_grouped_mm", "scaled_mm", "silu_mul", "silu_mul_quantize"]

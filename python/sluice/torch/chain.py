@@ -27,6 +27,7 @@ from ..errors import InvalidArgument, InvalidType, WrongDevice
 from ..packed import PackedWeights
 from ._entry import checked
 from ._library import activation_number, check_norm_scale, check_out, half_of_columns, scales_shape
+from ._moe_ops import new_routed, rows_for
 
 __all__ = ["Chain", "Steps"]
 
@@ -140,6 +141,40 @@ class Steps:
         """Adds ``st.silu_mul`` of rows x 2 k. Returns ``out``, rows x k."""
         out = self._out(out, input, half_of_columns(input.shape)[1], input.dtype)
         self._add(f.add_quantizer, name, f.INPUT, input, f.OUTPUT, out, f.GATE, _SILU_GATE)
+        return out
+
+    @checked
+    def route(self, topk_ids: Tensor, experts: int, *, pitch: int = 1, rows: Optional[int] = None,
+              name: str = "route") -> Tuple[Tensor, Tensor, Tensor]:
+        """Adds ``st.moe.route``. Returns ``(ends, row_of_slot, token_of_row)``, new tensors."""
+        rows = rows_for(topk_ids.numel(), experts, pitch) if rows is None else rows
+        ends, row_of_slot, token_of_row = new_routed(topk_ids, experts, pitch, rows)
+        self._add(f.add_route, name, f.TOPK_IDS, topk_ids, f.ENDS, ends, f.ROW_OF_SLOT, row_of_slot, f.TOKEN_OF_ROW, token_of_row, f.PITCH,
+                  pitch)
+        return ends, row_of_slot, token_of_row
+
+    @checked
+    def gather(self, x: Tensor, token_of_row: Tensor, granularity: Optional[str] = None, *, scale: Optional[Tensor] = None,
+               out: Optional[Tensor] = None, scales: Optional[Tensor] = None, name: str = "gather") -> Union[Tensor, Tuple[Tensor, Tensor]]:
+        """Adds ``st.moe.gather``. Returns ``out``, or ``(out, scales)`` with a granularity. Chains refuse "tensor" without a scale."""
+        codes = granularity is not None or scale is not None
+        if out is None:
+            out = x.new_empty((token_of_row.shape[0], x.shape[1]), dtype=torch.float8_e4m3fn if codes else x.dtype)
+        if not codes:
+            self._add(f.add_gather, name, f.INPUT, x, f.TOKEN_OF_ROW, token_of_row, f.OUTPUT, out)
+            return out
+        granularity = "tensor" if granularity is None else granularity
+        scales = scale if scale is not None else self._scales(scales, out, granularity)
+        self._add(f.add_gather, name, f.INPUT, x, f.TOKEN_OF_ROW, token_of_row, f.OUTPUT, out, f.SCALES, scales, f.GRANULARITY,
+                  number_of("granularity", granularity, GRANULARITIES), f.SCALE_GIVEN, scale is not None)
+        return out, scales
+
+    @checked
+    def combine(self, y: Tensor, row_of_slot: Tensor, topk_weights: Optional[Tensor] = None, shared: Optional[Tensor] = None, *,
+                out: Optional[Tensor] = None, name: str = "combine") -> Tensor:
+        """Adds ``st.moe.combine``. Returns ``out``, which may be ``shared``."""
+        out = self._out(out, row_of_slot, y.shape[1], y.dtype)
+        self._add(f.add_combine, name, f.Y, y, f.ROW_OF_SLOT, row_of_slot, f.TOPK_WEIGHTS, topk_weights, f.SHARED, shared, f.OUT, out)
         return out
 
     @checked

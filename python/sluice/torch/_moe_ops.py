@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ops of a mixture of experts around its products: ``sluice::moe_route``, ``sluice::moe_gather``,
+``sluice::moe_gather_quantize`` and ``sluice::moe_combine``. The fakes check what decides shapes and types."""
+from __future__ import annotations
+
+from typing import Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from .. import _binding as f
+from .._names import GRANULARITIES, number_of
+from ..errors import InvalidArgument, InvalidSize, InvalidType
+from ._library import _define, scales_shape
+
+_ID_TYPES = (torch.int32, torch.int64)
+_ROW_TYPES = (torch.bfloat16, torch.float16)
+
+
+def rows_for(slots: int, experts: int, pitch: int) -> int:
+    """Returns the rows that ``slots`` slots need at most: each expert that is used may leave a gap behind the one before it."""
+    return slots if pitch == 1 else slots + torch.sym_min(slots, experts) * (pitch - 1)
+
+
+def check_ids(topk_ids: Tensor) -> None:
+    if topk_ids.dtype not in _ID_TYPES:
+        raise InvalidType(f"topk_ids is {topk_ids.dtype} and must be int32 or int64; convert it")
+    if topk_ids.dim() < 2:
+        raise InvalidSize(f"topk_ids has shape {tuple(topk_ids.shape)} and must have the tokens and the experts of each")
+
+
+def new_routed(topk_ids: Tensor, experts: int, pitch: int, rows: int) -> Tuple[Tensor, Tensor, Tensor]:
+    check_ids(topk_ids)
+    return (topk_ids.new_empty((experts,), dtype=torch.int32), topk_ids.new_empty(topk_ids.shape, dtype=torch.int32),
+            topk_ids.new_empty((rows,), dtype=torch.int32))
+
+
+def _route(topk_ids: Tensor, experts: int, pitch: int, rows: int) -> Tuple[Tensor, Tensor, Tensor]:
+    ends, row_of_slot, token_of_row = new_routed(topk_ids, experts, pitch, rows)
+    f.route(f.TOPK_IDS, topk_ids, f.ENDS, ends, f.ROW_OF_SLOT, row_of_slot, f.TOKEN_OF_ROW, token_of_row, f.PITCH, pitch)
+    return ends, row_of_slot, token_of_row
+
+
+ROUTE = _define("moe_route(Tensor topk_ids, int experts, int pitch, int rows) -> (Tensor, Tensor, Tensor)", _route, new_routed)
+
+
+def check_gathered(x: Tensor, token_of_row: Tensor) -> None:
+    if token_of_row.dtype is not torch.int32:
+        raise InvalidType(f"token_of_row is {token_of_row.dtype} and must be int32; convert it")
+    if token_of_row.dim() != 1 or x.dim() < 2:
+        raise InvalidSize(f"token_of_row has shape {tuple(token_of_row.shape)} and x {tuple(x.shape)}: they must be a list of rows, "
+                          "and rows")
+
+
+def _new_gathered(x: Tensor, token_of_row: Tensor) -> Tensor:
+    check_gathered(x, token_of_row)
+    return x.new_empty((token_of_row.shape[0], x.shape[-1]))
+
+
+def _gather(x: Tensor, token_of_row: Tensor) -> Tensor:
+    out = _new_gathered(x, token_of_row)
+    f.gather(f.INPUT, x, f.TOKEN_OF_ROW, token_of_row, f.OUTPUT, out)
+    return out
+
+
+GATHER = _define("moe_gather(Tensor x, Tensor token_of_row) -> Tensor", _gather, _new_gathered)
+
+
+def check_granularity(granularity: str) -> int:
+    """Returns the granularity's number. Raises ``InvalidArgument`` for an unknown one."""
+    return number_of("granularity", granularity, GRANULARITIES)
+
+
+def _new_gathered_codes(x: Tensor, token_of_row: Tensor, granularity: str, scale: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
+    check_gathered(x, token_of_row)
+    if scale is not None and granularity != "tensor":
+        raise InvalidArgument(f"a scale is given for granularity = {granularity!r}, and only 'tensor' takes one")
+    shape = (token_of_row.shape[0], x.shape[-1])
+    of_scales = scales_shape(shape, granularity) if scale is None else (0,)  # an op may not return its argument
+    return x.new_empty(shape, dtype=torch.float8_e4m3fn), x.new_empty(of_scales, dtype=torch.float32)
+
+
+def _gather_quantize(x: Tensor, token_of_row: Tensor, granularity: str, scale: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
+    out, scales = _new_gathered_codes(x, token_of_row, granularity, scale)
+    f.gather(f.INPUT, x, f.TOKEN_OF_ROW, token_of_row, f.OUTPUT, out, f.SCALES, scales if scale is None else scale, f.GRANULARITY,
+             check_granularity(granularity), f.SCALE_GIVEN, scale is not None)
+    return out, scales
+
+
+GATHER_QUANTIZE = _define("moe_gather_quantize(Tensor x, Tensor token_of_row, str granularity, Tensor? scale) -> (Tensor, Tensor)",
+                          _gather_quantize, _new_gathered_codes)
+
+
+def _new_combined(y: Tensor, row_of_slot: Tensor, topk_weights: Optional[Tensor], shared: Optional[Tensor]) -> Tensor:
+    if y.dtype not in _ROW_TYPES:
+        raise InvalidType(f"y is {y.dtype} and must be bfloat16 or float16; convert it")
+    if row_of_slot.dtype is not torch.int32:
+        raise InvalidType(f"row_of_slot is {row_of_slot.dtype} and must be int32; convert it")
+    if topk_weights is not None and topk_weights.dtype is not torch.float32:
+        raise InvalidType(f"topk_weights is {topk_weights.dtype} and must be float32; convert them")
+    return y.new_empty((*row_of_slot.shape[:-1], y.shape[-1]))
+
+
+def _combine(y: Tensor, row_of_slot: Tensor, topk_weights: Optional[Tensor], shared: Optional[Tensor]) -> Tensor:
+    out = _new_combined(y, row_of_slot, topk_weights, shared)
+    f.combine(f.Y, y, f.ROW_OF_SLOT, row_of_slot, f.TOPK_WEIGHTS, topk_weights, f.SHARED, shared, f.OUT, out)
+    return out
+
+
+COMBINE = _define("moe_combine(Tensor y, Tensor row_of_slot, Tensor? topk_weights, Tensor? shared) -> Tensor", _combine, _new_combined)

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sluice.torch.moe without a GPU: fakes, tracing, errors, and a layer of experts whose kernels are written in torch."""
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import sluice.torch as st  # noqa: E402
+from sluice import _binding as binding  # noqa: E402
+from sluice import errors  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+
+TOKENS, CHOSEN, EXPERTS, WIDTH = 37, 4, 9, 32
+
+
+class OnHost:
+    """The three kernels by their definition, in torch, on tensors in host memory."""
+
+    @staticmethod
+    def values(pairs):
+        names = {number: name for name, number in binding.FIELDS.items()}
+        return {names[number]: value for number, value in zip(pairs[::2], pairs[1::2])}
+
+    def route(self, *pairs):
+        v = self.values(pairs)
+        ids, rows, tokens = v["topk_ids"].reshape(-1).tolist(), v["row_of_slot"].view(-1), v["token_of_row"]
+        chosen = v["topk_ids"].shape[-1]
+        rows.fill_(-1), tokens.fill_(-1)
+        row = 0
+        for expert in range(v["ends"].numel()):
+            row = -(-row // v["pitch"]) * v["pitch"]
+            for slot in (slot for slot, chosen_expert in enumerate(ids) if chosen_expert == expert):
+                if row < tokens.numel():
+                    rows[slot], tokens[row] = row, slot // chosen
+                row += 1
+            v["ends"][expert] = min(row, tokens.numel())
+
+    def gather(self, *pairs):
+        v = self.values(pairs)
+        x, index = v["input"].reshape(-1, v["input"].shape[-1]), v["token_of_row"].long()
+        inside = (index >= 0) & (index < x.shape[0])
+        rows = torch.where(inside[:, None], x[index.clamp(0, x.shape[0] - 1)], torch.zeros((), dtype=x.dtype))
+        if "scales" not in v:
+            v["output"].copy_(rows)
+            return
+        assert not v["scale_given"]
+        codes, scales = st.quantize_reference(rows, ("tensor", "row", "1x128")[v["granularity"]])
+        v["output"].copy_(codes)
+        v["scales"].copy_(torch.where(inside[:, None], scales, torch.ones(())))
+
+    def combine(self, *pairs):
+        v = self.values(pairs)
+        rows, y = v["row_of_slot"].reshape(-1, v["row_of_slot"].shape[-1]), v["y"].float()
+        out = torch.zeros(rows.shape[0], y.shape[1]) if v["shared"] is None else v["shared"].float().reshape(rows.shape[0], -1)
+        for j in range(rows.shape[1]):
+            index = rows[:, j].long()
+            has = (index >= 0) & (index < y.shape[0])
+            weights = 1.0 if v["topk_weights"] is None else v["topk_weights"].reshape(rows.shape)[:, j, None]
+            out = torch.where(has[:, None], out + weights * y[index.clamp(0, y.shape[0] - 1)], out)
+        v["out"].copy_(out.view(v["out"].shape))
+
+
+@pytest.fixture
+def on_host(monkeypatch):
+    for name in ("route", "gather", "combine"):
+        monkeypatch.setattr(binding, name, getattr(OnHost(), name))
+
+
+def inputs():
+    torch.manual_seed(3)
+    x = torch.randn(TOKENS, WIDTH, dtype=torch.bfloat16)
+    scores = torch.rand(TOKENS, EXPERTS)
+    weights, ids = scores.topk(CHOSEN)
+    ids[5] = -1  # a token that pads a graph
+    ids[6, 2] = EXPERTS  # an expert of another rank
+    return x, ids, weights, torch.randn(EXPERTS, WIDTH, WIDTH, dtype=torch.bfloat16) / 8
+
+
+def layer(x, ids, weights, w, pitch=1):
+    ends, row_of_slot, token_of_row = st.moe.route(ids, EXPERTS, pitch=pitch)
+    rows = st.moe.gather(x, token_of_row)
+    # Stands for the product of groups: the expert of a row is the number of ends at or below it.
+    expert = torch.searchsorted(ends, torch.arange(rows.shape[0], dtype=torch.int32), right=True).clamp(max=EXPERTS - 1)
+    y = torch.bmm(rows[:, None], w[expert])[:, 0]
+    return st.moe.combine(y, row_of_slot, weights, x)
+
+
+def dense(x, ids, weights, w):
+    out = x.float()
+    for j in range(CHOSEN):
+        has = (ids[:, j] >= 0) & (ids[:, j] < EXPERTS)
+        y = torch.bmm(x[:, None], w[ids[:, j].clamp(0, EXPERTS - 1)])[:, 0].float()
+        out = torch.where(has[:, None], out + weights[:, j, None] * y, out)
+    return out.bfloat16()
+
+
+@pytest.mark.parametrize("pitch", [1, 16])
+def test_a_layer_is_the_sum_of_its_experts(on_host, pitch):
+    x, ids, weights, w = inputs()
+    assert torch.equal(layer(x, ids, weights, w, pitch), dense(x, ids, weights, w))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_layer_is_traced_as_one_graph(on_host, dynamic):
+    x, ids, weights, w = inputs()
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True, dynamic=dynamic)
+    assert torch.equal(compiled(x, ids, weights, w), layer(x, ids, weights, w))
+    fewer = slice(0, 20)
+    assert torch.equal(compiled(x[fewer], ids[fewer], weights[fewer], w), layer(x[fewer], ids[fewer], weights[fewer], w))
+
+
+def test_fakes_have_the_shapes_and_types_of_the_real_ones(on_host):
+    x, ids, weights, _ = inputs()
+
+    def all_of(x, ids, weights):
+        made = [*st.moe.route(ids, EXPERTS), *st.moe.route(ids, EXPERTS, pitch=64, rows=100)]
+        token_of_row, row_of_slot = made[2], made[1]
+        made += [st.moe.gather(x, token_of_row), *st.moe.gather(x, token_of_row, "1x128"), *st.moe.gather(x, token_of_row, "row")]
+        return [*made, st.moe.combine(made[6], row_of_slot, weights, x), st.moe.combine(made[6], row_of_slot)]
+
+    real = all_of(x, ids, weights)
+    with FakeTensorMode() as mode:
+        fake = all_of(*(mode.from_tensor(tensor) for tensor in (x, ids, weights)))
+    for one, other in zip(real, fake):
+        assert (one.shape, one.dtype, one.stride()) == (other.shape, other.dtype, other.stride())
+
+
+def test_leading_dimensions_are_tokens(on_host):
+    x, ids, weights, w = inputs()
+    wanted = layer(x[:36], ids[:36], weights[:36], w)
+    in_batches = [tensor[:36].view(4, 9, -1) for tensor in (x, ids, weights)]
+    assert torch.equal(layer(*in_batches, w), wanted.view(4, 9, -1))
+
+
+def test_a_given_scale_is_returned(on_host, monkeypatch):
+    x, ids, *_ = inputs()
+    seen = []
+    monkeypatch.setattr(binding, "gather", lambda *pairs: seen.append(OnHost.values(pairs)))
+    token_of_row, scale = st.moe.route(ids, EXPERTS)[2], torch.ones(())
+    out, returned = st.moe.gather(x, token_of_row, "tensor", scale=scale)
+    assert returned is scale and out.dtype is torch.float8_e4m3fn and seen[0]["scales"] is scale and seen[0]["scale_given"]
+    assert st.moe.gather(x, token_of_row, scale=scale)[1] is scale, "a scale alone is one of the whole matrix"
+
+
+def test_default_rows_fit_all_slots(on_host):
+    ids = torch.arange(12).view(3, 4) % 5
+    for pitch in (1, 7, 64):
+        ends, row_of_slot, token_of_row = st.moe.route(ids, 5, pitch=pitch)
+        assert (row_of_slot >= 0).all() and token_of_row.numel() == 12 + (5 * (pitch - 1) if pitch > 1 else 0)
+        assert (token_of_row >= 0).sum() == 12 and ends[-1] <= token_of_row.numel()
+    assert st.moe.route(ids, 1024, pitch=64)[2].numel() == 12 * 64, "no more gaps than slots"
+
+
+def test_errors_say_the_callers_names():
+    ids, x = torch.zeros(4, 2, dtype=torch.int64), torch.zeros(4, 8, dtype=torch.bfloat16)
+    rows = torch.zeros(4, 2, dtype=torch.int32)
+    with pytest.raises(errors.WrongDevice, match="topk_ids.* in host memory"):
+        st.moe.route(ids, 8)
+    with pytest.raises(errors.InvalidType, match="topk_ids is torch.float32"):
+        st.moe.route(ids.float(), 8)
+    with pytest.raises(errors.InvalidSize, match="experts = 0"):
+        st.moe.route(ids, 0)
+    with pytest.raises(errors.InvalidSize, match="pitch = 0"):
+        st.moe.route(ids, 8, pitch=0)
+    with pytest.raises(errors.InvalidSize, match="topk_ids has shape"):
+        st.moe.route(ids[0], 8)
+    with pytest.raises(errors.WrongDevice, match="x is in host memory"):
+        st.moe.gather(x, rows[:, 0].contiguous())
+    with pytest.raises(errors.InvalidType, match="token_of_row is torch.int64"):
+        st.moe.gather(x, ids[:, 0])
+    with pytest.raises(errors.InvalidArgument, match="granularity"):
+        st.moe.gather(x, rows[:, 0].contiguous(), "1x64")
+    with pytest.raises(errors.InvalidArgument, match="only 'tensor' takes one"):
+        st.moe.gather(x, rows[:, 0].contiguous(), "row", scale=torch.ones(()))
+    with pytest.raises(errors.WrongDevice, match="y is in host memory"):
+        st.moe.combine(x, rows)
+    with pytest.raises(errors.InvalidType, match="topk_weights is torch.bfloat16"):
+        st.moe.combine(x, rows, torch.ones(4, 2, dtype=torch.bfloat16))
+    with pytest.raises(errors.InvalidArgument, match="combine has no backward"):
+        st.moe.combine(x.clone().requires_grad_(), rows)
+    with pytest.raises(errors.InvalidArgument, match="gather has no backward"):
+        st.moe.gather(x.clone().requires_grad_(), rows[:, 0].contiguous())
+
+
+def test_steps_of_a_chain_make_the_same_checks():
+    steps = st.Steps()
+    ids, x = torch.zeros(4, 2, dtype=torch.int64), torch.zeros(4, 8, dtype=torch.bfloat16)
+    rows, index = torch.zeros(4, 2, dtype=torch.int32), torch.zeros(6, dtype=torch.int32)
+    for name, add in (("ids", lambda: steps.route(ids, 8, pitch=4)), ("input", lambda: steps.gather(x, index)),
+                      ("input", lambda: steps.gather(x, index, "1x128")), ("input", lambda: steps.gather(x, index, scale=torch.ones(1))),
+                      ("y", lambda: steps.combine(x, rows, torch.ones(4, 2), x.clone()))):
+        with pytest.raises(errors.WrongDevice, match=f"{name} is in host memory, and a chain runs on a GPU"):
+            add()  # all other checks passed
+    with pytest.raises(errors.InvalidSize, match="output has shape"):
+        steps.gather(x, index, out=x)
+    with pytest.raises(errors.InvalidSize, match="out has shape"):
+        steps.combine(x, rows, out=torch.zeros(3, 8, dtype=torch.bfloat16))
+    assert len(steps) == 0
