@@ -11,6 +11,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <random>
 #include <vector>
 
 #include <sluice/spec/base.h>
@@ -42,6 +43,7 @@ struct Block {
 };
 inline Index thread_index, block_index, block_size{kThreads}, grid_size;
 inline Block* block = nullptr;
+inline std::minstd_rand* pace = nullptr;  // set: warps run at random paces, so that a missing barrier is seen
 
 inline void Meeting::wait(int count) {
   const unsigned mine = passed;
@@ -79,9 +81,12 @@ inline void launch(unsigned blocks, const std::function<void()>& kernel, unsigne
     }
     for (bool running = true; running;) {
       running = false;
+      bool rests = false;
       for (unsigned i = 0; i < block_threads; ++i) {
         if (block->threads[i].done) continue;
         running = true;
+        if (pace != nullptr && i % kWarpThreads == 0) rests = (*pace)() % 4 != 0;
+        if (rests) continue;
         thread_index.x = i;
         swapcontext(&block->scheduler, &block->threads[i].registers);
       }
