@@ -7,6 +7,8 @@
     model = AutoModelForCausalLM.from_pretrained(folder, quantization_config=config)
     model.save_pretrained(other)                             # from_pretrained(other) reads it, and quantises nothing again
 
+The import also registers ``experts_implementation="sluice"`` (transformers_experts.py).
+
 Each weight is quantised when it is loaded, one by one, so the device never holds the model in 16 bits. The layers are those of
 ``st.nn.convert_``, and so are the bits.
 """
@@ -34,6 +36,7 @@ from .formats import WeightFormat
 from .torch._library import scales_shape
 from .torch.nn import RECIPES, Linear, LinearPacked, check_options, convert_
 from .torch.packed_linear import PACKED_RECIPES
+from .transformers_experts import register as _register_experts
 
 __all__ = ["SluiceConfig", "SluiceQuantizer"]
 
@@ -296,3 +299,6 @@ if NAME not in AUTO_QUANTIZER_MAPPING:
     register_quantizer(NAME)(SluiceQuantizer)
 else:  # the module was imported again
     AUTO_QUANTIZATION_CONFIG_MAPPING[NAME], AUTO_QUANTIZER_MAPPING[NAME] = SluiceConfig, SluiceQuantizer
+
+
+_register_experts()

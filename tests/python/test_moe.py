@@ -195,3 +195,107 @@ def test_steps_of_a_chain_make_the_same_checks():
     with pytest.raises(errors.InvalidSize, match="out has shape"):
         steps.combine(x, rows, out=torch.zeros(3, 8, dtype=torch.bfloat16))
     assert len(steps) == 0
+
+
+# ---- the whole layer
+def grouped_on_host(mat_a, mat_b, table, *, scale_a=None, scale_b=None, bias=None, activation=None, gated=False, out=None,
+                    out_dtype=None, groups=1, **_):
+    """``product_of_groups`` by its definition."""
+    if groups == 3:
+        made = torch.zeros(table.numel(), mat_a.shape[0], mat_b.shape[1])
+    else:
+        made = torch.full((mat_a.shape[0], mat_b.shape[2]), float("nan")) if out is None else out.float()
+    wide_a, wide_b, begin = mat_a.float(), mat_b.float(), 0
+    if scale_a is not None and scale_b.dim() == 3:
+        wide_a = wide_a * scale_a.repeat_interleave(128, -1)[:, :mat_a.shape[1]]
+        wide_b = wide_b * scale_b.repeat_interleave(128, 1)[:, :mat_b.shape[2]].repeat_interleave(128, 2)[..., :mat_b.shape[1]].transpose(1, 2)
+    elif scale_a is not None:
+        wide_a, wide_b = wide_a * scale_a.view(-1, 1), wide_b * scale_b[:, None]
+    for g, end in enumerate(table.tolist()):
+        if groups == 3:
+            made[g] = wide_a[:, begin:end] @ wide_b[begin:end]
+        else:
+            made[begin:end] = wide_a[begin:end] @ wide_b[g] + (0 if bias is None else bias[g].float())
+        begin = end
+    if gated:
+        gate, up = made.chunk(2, -1)
+        made = {"silu": torch.nn.functional.silu, "gelu": torch.nn.functional.gelu, "relu": torch.relu}[activation](gate) * up
+    dtype = out_dtype or (mat_a.dtype if out is None else out.dtype)
+    if out is not None:
+        out.copy_(made)
+        return out
+    return made.to(dtype)
+
+
+@pytest.fixture
+def layer_on_host(on_host, monkeypatch):
+    from sluice.torch import grouped, moe, quantize_reference
+    monkeypatch.setattr(grouped, "product_of_groups", grouped_on_host)
+    monkeypatch.setattr(moe, "quantize", lambda x, granularity: quantize_reference(x.nan_to_num(), granularity))
+    monkeypatch.setattr(moe, "silu_mul_quantize", lambda x, granularity: quantize_reference(
+        torch.nn.functional.silu(x.nan_to_num().chunk(2, -1)[0].float()) * x.nan_to_num().chunk(2, -1)[1].float(), granularity))
+
+
+INNER = 24
+
+
+def weights_of(inner=INNER, width=WIDTH):
+    return (torch.randn(EXPERTS, 2 * inner, width) / 6).bfloat16(), (torch.randn(EXPERTS, width, inner) / 5).bfloat16()
+
+
+def dense_layer(x, ids, weights, w13, w2, shared=None):
+    """The layer token by token."""
+    out = torch.zeros(x.shape[0], w2.shape[1]) if shared is None else shared.float()
+    rows = []
+    for t in range(x.shape[0]):
+        total = out[t]
+        for j, e in enumerate(ids[t].tolist()):
+            if 0 <= e < EXPERTS:
+                gate, up = (w13[e].float() @ x[t].float()).chunk(2)
+                total = total + weights[t, j] * (w2[e].float() @ (torch.nn.functional.silu(gate) * up))
+        rows.append(total)
+    return torch.stack(rows)
+
+
+def test_a_layer_of_experts_is_the_dense_sum(layer_on_host):
+    x, ids, weights, _ = inputs()
+    w13, w2 = weights_of()
+    shared = torch.randn(TOKENS, WIDTH).bfloat16()
+    made = st.moe.experts(x, ids, weights, w13, w2, shared=shared)
+    wanted = dense_layer(x, ids, weights, w13, w2, shared)
+    assert made.dtype is torch.bfloat16 and torch.allclose(made.float(), wanted, rtol=2e-2, atol=2e-2)
+    assert torch.equal(made[5], shared[5]), "a token without experts"
+    assert st.moe.experts(x[None], ids[None], weights[None], w13, w2).shape == (1, TOKENS, WIDTH)
+
+
+@pytest.mark.parametrize("granularity", ["row", "1x128"])
+def test_a_layer_of_fp8_experts(layer_on_host, granularity):
+    torch.manual_seed(5)
+    x, (w13, w2) = torch.randn(TOKENS, 256).bfloat16(), weights_of(128, 256)
+    _, ids, weights, _ = inputs()
+
+    def quantized(w):
+        made = [st.quantize_reference(each, "row" if granularity == "row" else "128x128") for each in w]
+        scales = torch.stack([scale for _, scale in made])
+        return torch.stack([codes for codes, _ in made]), scales.squeeze(-1) if granularity == "row" else scales
+
+    (q13, s13), (q2, s2) = quantized(w13), quantized(w2)
+    made = st.moe.experts(x, ids, weights, q13, q2, scale_w13=s13, scale_w2=s2)
+    wanted = dense_layer(x, ids, weights, w13, w2)
+    error = (made.float() - wanted).norm() / wanted.norm()
+    assert error < 0.08, error
+    with pytest.raises(errors.InvalidArgument, match="given together"):
+        st.moe.experts(x, ids, weights, q13, q2, scale_w13=s13)
+
+
+def test_the_backward_of_a_layer_is_that_of_the_dense_sum(layer_on_host):
+    x, ids, weights, _ = inputs()
+    leaves = [t.clone().requires_grad_() for t in (x, weights, *weights_of())]
+    made = st.moe.experts(leaves[0], ids, leaves[1], leaves[2], leaves[3])
+    grad = torch.randn(TOKENS, WIDTH)
+    made.float().backward(grad)
+    wide = [t.detach().float().requires_grad_() for t in leaves]
+    dense_layer(wide[0], ids, wide[1], wide[2], wide[3]).backward(grad)
+    for ours, exact in zip(leaves, wide):
+        assert not ours.grad.isnan().any()
+        assert (ours.grad.float() - exact.grad).norm() <= 0.03 * exact.grad.norm()

@@ -6,6 +6,8 @@
     ...                                             # the products of the experts, whose groups end at ``ends``
     out = st.moe.combine(y, row_of_slot, topk_weights, shared)
 
+    out = st.moe.experts(x, topk_ids, topk_weights, w13, w2)            # all of it
+
 A slot is one chosen expert of one token. A row is a row of the products. Each function is one kernel, may be captured in a CUDA
 graph that is replayed with other ids, and works under torch.compile. docs/experts.md has the layouts.
 """
@@ -13,14 +15,19 @@ from __future__ import annotations
 
 from typing import Optional, Tuple, Union
 
+import torch
 from torch import Tensor
 
-from ..errors import InvalidSize
+from .._arguments import shown
+from ..errors import InvalidArgument, InvalidSize
+from ..plans import Workspace
 from ._entry import op
 from ._moe_ops import COMBINE, GATHER, GATHER_QUANTIZE, ROUTE, check_granularity, check_ids, rows_for
 from .autograd import needs_grad, refuse_grad
+from .grouped import grouped_mm, scaled_grouped_mm
+from .quantize import quantize, silu_mul_quantize
 
-__all__ = ["combine", "gather", "route"]
+__all__ = ["combine", "experts", "gather", "route"]
 
 
 @op(ids="topk_ids", chosen="topk_ids.shape[-1]")
@@ -82,3 +89,85 @@ def combine(y: Tensor, row_of_slot: Tensor, topk_weights: Optional[Tensor] = Non
     if needs_grad(y, topk_weights, shared, None):
         refuse_grad("combine")
     return COMBINE(y, row_of_slot, topk_weights, shared)  # type: ignore[no-any-return]
+
+
+def _granularity_of(w13: Tensor, scale_w13: Tensor, scale_w2: Optional[Tensor]) -> str:
+    """Returns how tokens are quantised for weights with these scales."""
+    if scale_w2 is None or scale_w2.dim() != scale_w13.dim():
+        raise InvalidArgument("scale_w13 and scale_w2 are given together, and have the same number of dimensions")
+    kinds = {2: "row", 3: "1x128"}
+    if scale_w13.dim() not in kinds:
+        raise InvalidSize(f"scale_w13 has shape {tuple(scale_w13.shape)}: it must have one value for each row of each expert "
+                          f"({w13.shape[0]}, {w13.shape[1]}), or for each block of 128 x 128")
+    return kinds[scale_w13.dim()]
+
+
+@op(mat_b="w13")
+def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Tensor, w2: Tensor, *,
+            scale_w13: Optional[Tensor] = None, scale_w2: Optional[Tensor] = None, bias_13: Optional[Tensor] = None,
+            bias_2: Optional[Tensor] = None, shared: Optional[Tensor] = None, activation: str = "silu", use_fast_accum: bool = False,
+            workspace: Optional[Workspace] = None) -> Tensor:
+    """Returns ``shared[t] + sum over j of topk_weights[t, j] * w2[e] (act(gate) * up)``, where gate and up are the halves of
+    ``w13[e] x[t]`` and ``e = topk_ids[t, j]``: a whole layer of experts.
+
+    - ``x``: ``(..., h)``, bf16 or fp16; its leading dimensions are the tokens. ``topk_ids``, ``topk_weights``: as for ``route`` and
+      ``combine``. ``shared``: ``(..., h)`` of x's type.
+    - ``w13``: ``(experts, 2 * i, h)``, the rows of gate, then those of up. ``w2``: ``(experts, h, i)``. Of x's type, or
+      float8_e4m3fn with scales in fp32.
+    - ``scale_w13``, ``scale_w2``: ``(experts, 2 * i)`` and ``(experts, h)``: one for each row, and tokens are quantised by row. Or
+      ``(experts, ceil(2 * i / 128), ceil(h / 128))`` and ``(experts, ceil(h / 128), ceil(i / 128))``: one for each block, and
+      tokens are quantised by 1x128.
+    - ``bias_13``, ``bias_2``: ``(experts, 2 * i)`` and ``(experts, h)``, of weights without block scales.
+    - ``activation``: "silu", "gelu" or "relu"; with block scales "silu".
+
+    In 16 bits it is differentiable in x, the topk_weights, both weights and ``shared``; gathering and adding are then torch's.
+    A token's bits depend on its own rows alone.
+    """
+    tokens = x.reshape(-1, x.shape[-1])
+    ids = topk_ids.reshape(tokens.shape[0], -1)
+    weights = None if topk_weights is None else topk_weights.reshape(ids.shape).float()
+    ends, row_of_slot, token_of_row = route(ids, w13.shape[0])
+    if scale_w13 is None:
+        out = _experts_16_bit(tokens, weights, w13, w2, (ends, row_of_slot, token_of_row), (bias_13, bias_2), shared, activation,
+                              workspace)
+        return out.view(x.shape)
+    granularity = _granularity_of(w13, scale_w13, scale_w2)
+    if granularity == "1x128" and (activation != "silu" or bias_13 is not None):
+        raise InvalidArgument(f"activation = {shown(activation)} and block scales: it must be 'silu', and there is no bias_13")
+    if needs_grad(x, topk_weights, shared, None):
+        refuse_grad("experts of fp8 weights")
+    gated = granularity == "row"
+    codes, scales = gather(tokens, token_of_row, granularity)
+    hidden = scaled_grouped_mm(codes, w13.transpose(-2, -1), scales, scale_w13, ends, bias_13, out_dtype=x.dtype,
+                               use_fast_accum=use_fast_accum, gated=gated, activation=activation if gated else None,
+                               workspace=workspace)
+    codes, scales = quantize(hidden, granularity) if gated else silu_mul_quantize(hidden, granularity)
+    y = scaled_grouped_mm(codes, w2.transpose(-2, -1), scales, scale_w2, ends, bias_2, out_dtype=x.dtype,  # type: ignore[arg-type]
+                          use_fast_accum=use_fast_accum, workspace=workspace)
+    return combine(y, row_of_slot, weights, None if shared is None else shared.reshape(tokens.shape)).view(x.shape)
+
+
+_ACTIVATIONS = {"silu": torch.nn.functional.silu, "gelu": torch.nn.functional.gelu, "relu": torch.relu}
+
+
+def _experts_16_bit(tokens: Tensor, weights: Optional[Tensor], w13: Tensor, w2: Tensor, tables: Tuple[Tensor, Tensor, Tensor],
+                    biases: Tuple[Optional[Tensor], Optional[Tensor]], shared: Optional[Tensor], activation: str,
+                    workspace: Optional[Workspace]) -> Tensor:
+    ends, row_of_slot, token_of_row = tables
+    up, down = w13.transpose(-2, -1), w2.transpose(-2, -1)
+    if activation not in _ACTIVATIONS:
+        raise InvalidArgument(f"activation = {shown(activation)} must be one of {', '.join(_ACTIVATIONS)}")
+    wants = needs_grad(tokens, w13, weights, shared) or needs_grad(w2, None, *biases)
+    if not wants:
+        rows = gather(tokens, token_of_row)
+        hidden = grouped_mm(rows, up, offs=ends, bias=biases[0], gated=True, activation=activation, workspace=workspace)
+        y = grouped_mm(hidden, down, offs=ends, bias=biases[1], workspace=workspace)
+        return combine(y, row_of_slot, weights, None if shared is None else shared.reshape(tokens.shape))
+    # Rows of no token are zeros, so that no gradient of theirs is NaN.
+    has_token = (token_of_row >= 0).unsqueeze(-1)
+    rows = tokens[token_of_row.clamp(min=0).long()] * has_token
+    gate, rest = grouped_mm(rows, up, offs=ends, bias=biases[0], zero_rest=True, workspace=workspace).chunk(2, -1)
+    y = grouped_mm(_ACTIVATIONS[activation](gate) * rest, down, offs=ends, bias=biases[1], zero_rest=True, workspace=workspace)
+    of_slots = y[row_of_slot.clamp(min=0).long()].float() * (row_of_slot >= 0).unsqueeze(-1)
+    total = (of_slots if weights is None else of_slots * weights.unsqueeze(-1)).sum(1)
+    return (total if shared is None else total + shared.reshape(tokens.shape).float()).to(tokens.dtype)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The experts of transformers' models on sluice's products of groups: ``import sluice.transformers`` registers the implementation.
+
+    import sluice.transformers
+    model = AutoModelForCausalLM.from_pretrained(folder, experts_implementation="sluice")
+
+No host waits for the number of tokens that an expert gets, so generation can be captured in CUDA graphs. Training works too; its
+gathering and adding are then torch's. Activations, gates and norms other than SwiGLU are the model's own modules, between the products.
+"""
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from .torch import grouped_mm, moe
+
+NAME = "sluice"
+
+
+def register() -> None:
+    """Registers ``experts_forward`` as "sluice". Does nothing if transformers has no registry of experts."""
+    try:
+        from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+    except ImportError:
+        return
+    ALL_EXPERTS_FUNCTIONS.register(NAME, experts_forward)
+
+
+def _is_plain_swiglu(self: torch.nn.Module) -> bool:
+    """Returns whether the module computes ``down(silu(gate) * up)`` of weights that are stored as sluice reads them."""
+    from transformers.integrations.moe import _default_apply_gate
+
+    owner: Any = self
+    return (owner.has_gate and owner.is_concatenated and not owner.is_transposed and not owner.has_post_expert_norm
+            and type(owner)._apply_gate is _default_apply_gate
+            and type(owner.act_fn).__name__ in ("SiLUActivation", "SiLU"))
+
+
+def _weights(owner: Any, name: str) -> Tuple[Tensor, Optional[Tensor]]:
+    """Returns the weights of a product as experts x inputs x outputs, and their bias."""
+    weight = getattr(owner, name)
+    return weight if owner.is_transposed else weight.transpose(-2, -1), getattr(owner, f"{name}_bias") if owner.has_bias else None
+
+
+def experts_forward(self: torch.nn.Module, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+    """Returns the sum of the chosen experts of each token, as transformers' own implementations do. ``self``: a module of experts.
+    An index past the last expert, of a token of another rank, adds nothing."""
+    owner: Any = self
+    if _is_plain_swiglu(self):
+        biases = {"bias_13": owner.gate_up_proj_bias, "bias_2": owner.down_proj_bias} if owner.has_bias else {}
+        return moe.experts(hidden_states, top_k_index, top_k_weights, owner.gate_up_proj, owner.down_proj,  # type: ignore[no-any-return]
+                           **biases)
+    ends, row_of_slot, token_of_row = moe.route(top_k_index, owner.num_experts)
+    up, up_bias = _weights(owner, "gate_up_proj" if owner.has_gate else "up_proj")
+    down, down_bias = _weights(owner, "down_proj")
+    # Rows of no token are zeros, so that no gradient of theirs is NaN.
+    rows = hidden_states[token_of_row.clamp(min=0).long()] * (token_of_row >= 0).unsqueeze(-1)
+    hidden = grouped_mm(rows, up, offs=ends, bias=up_bias, zero_rest=True)
+    hidden = owner._apply_gate(hidden) if owner.has_gate else owner.act_fn(hidden)
+    y = grouped_mm(hidden.contiguous(), down, offs=ends, bias=down_bias, zero_rest=True)
+    if owner.has_post_expert_norm:
+        y = owner.post_expert_norm(y)
+    of_slots = y[row_of_slot.clamp(min=0).long()].float() * (row_of_slot >= 0).unsqueeze(-1)
+    return (of_slots * top_k_weights.float().unsqueeze(-1)).sum(1).to(hidden_states.dtype)
