@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times products of groups beside DeepGEMM and torch: equal groups, cold weights, CUDA graphs, contenders in turn.
+
+    PYTHONPATH=python python bench/experts/products.py OUT.json [--seconds 120] [--only few|many|wgrad]
+
+DeepGEMM is taken from vLLM's wheel if ``vllm.third_party.deep_gemm`` or ``deep_gemm`` can be imported; without it, it is left out.
+Each result says microseconds, the share of the floor (bytes at 4.5 TB/s or flops at 1685 TFLOP/s, 845 in 16 bits), and the ratio of
+the peer's time to ours. Every contender is checked once against sluice's dense product of a group.
+"""
+import argparse
+import importlib
+import json
+import statistics
+import sys
+import time
+
+import torch
+
+import sluice.torch as st
+from sluice.torch import deep_gemm
+
+BF16, E4M3 = torch.bfloat16, torch.float8_e4m3fn
+HBM, FP8_RATE, BF16_RATE = 4.5e6, 1685e6, 845e6  # per microsecond: bytes, flops
+FEW = [(g, m, n, k) for g, m in ((8, 4), (8, 16), (8, 64), (32, 2), (32, 16)) for n, k in ((4096, 7168), (7168, 2048))]
+FEW += [(128, m, n, k) for m in (2, 32) for n, k in ((1536, 2048), (2048, 768))]
+MANY = [(g, m, n, k) for g, m in ((8, 128), (8, 1024), (32, 256), (4, 8192)) for n, k in ((4096, 7168), (7168, 2048))]
+MANY += [(128, 512, n, k) for n, k in ((1536, 2048), (2048, 768))]
+COLD_BYTES = 3 * 50 * 2**20  # weights that are rotated, at least
+ROUNDS, LAUNCHES = 9, 8
+
+
+def peer():
+    for name in ("vllm.third_party.deep_gemm", "deep_gemm"):
+        try:
+            return importlib.import_module(name)
+        except Exception as error:  # noqa: BLE001 - a wheel that does not load is left out, and says why
+            print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
+    return None
+
+
+def quantized(x, granularity):
+    return st.quantize(x, granularity)
+
+
+class Case:
+    """One problem, with copies of its weights that together are larger than L2."""
+
+    def __init__(self, groups, rows, n, k):
+        self.groups, self.rows, self.n, self.k = groups, rows, n, k
+        self.pitch = 128 if rows >= 128 else rows
+        count = max(2, -(-COLD_BYTES // (groups * n * k)))
+        self.x = torch.randn(groups * rows, k, device="cuda", dtype=BF16)
+        self.weights = [torch.randn(groups, n, k, device="cuda", dtype=BF16) / k**0.5 for _ in range(min(count, 8))]
+        self.ends = torch.arange(1, groups + 1, device="cuda", dtype=torch.int32) * rows
+        self.x8 = quantized(self.x, "1x128")
+        self.w8 = []
+        for w in self.weights:
+            parts = [quantized(each, "128x128") for each in w]
+            self.w8.append((torch.stack([codes for codes, _ in parts]), torch.stack([scale for _, scale in parts])))
+        self.d = torch.empty(groups * rows, n, device="cuda", dtype=BF16)
+
+    def floor(self, size, rate):
+        bytes_ = self.groups * self.n * self.k * size + self.groups * self.rows * (self.k * size + 2 * self.n)
+        return max(bytes_ / HBM, 2 * self.groups * self.rows * self.n * self.k / rate)
+
+    def sluice_fp8(self, i):
+        codes, scales = self.w8[i]
+        st.scaled_grouped_mm(self.x8[0], codes.transpose(1, 2), self.x8[1], scales, self.ends, out_dtype=BF16, out=self.d)
+
+    def sluice_bf16(self, i):
+        st.grouped_mm(self.x, self.weights[i].transpose(1, 2), offs=self.ends, out=self.d)
+
+    def torch_bf16(self, i):
+        self.d = torch._grouped_mm(self.x, self.weights[i].transpose(1, 2), offs=self.ends)
+
+    def deep_gemm_of(self, theirs):
+        codes, scales = self.x8
+        if self.rows >= 128:
+            indices = torch.arange(self.groups, device="cuda", dtype=torch.int32).repeat_interleave(self.rows)
+            return lambda i: theirs.m_grouped_fp8_gemm_nt_contiguous((codes, scales), self.w8[i], self.d, indices)
+        counts = torch.full((self.groups,), self.rows, device="cuda", dtype=torch.int32)
+        high = max(self.rows, 64)
+        padded = torch.zeros(self.groups, high, self.k, device="cuda", dtype=BF16)
+        padded[:, :self.rows] = self.x.view(self.groups, self.rows, self.k)
+        x8, s8 = quantized(padded.view(-1, self.k), "1x128")
+        pair, d = (x8.view(self.groups, high, self.k), s8.view(self.groups, high, -1)), torch.empty(self.groups, high, self.n, device="cuda", dtype=BF16)
+        self.padded = d
+        return lambda i: theirs.m_grouped_fp8_gemm_nt_masked(pair, self.w8[i], d, counts, self.rows)
+
+    def wgrad(self, i):
+        st.grouped_mm(self.x.t(), self.y, offs=self.ends, out_dtype=BF16)
+
+    def torch_wgrad(self, i):
+        torch._grouped_mm(self.x.t(), self.y, offs=self.ends)
+
+
+def captured(call, copies):
+    call(0)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for i in range(LAUNCHES):
+            call(i % copies)
+    return graph
+
+
+def timed(graphs):
+    """Returns the median microseconds of one launch of each contender, in turns."""
+    times = {name: [] for name in graphs}
+    for _ in range(ROUNDS):
+        for name, graph in graphs.items():
+            start, end = torch.cuda.Event(True), torch.cuda.Event(True)
+            start.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            times[name].append(start.elapsed_time(end) * 1e3 / LAUNCHES)
+            time.sleep(0.002)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def contenders(case, theirs, kind):
+    if kind == "wgrad":
+        case.y = torch.randn(case.x.shape[0], case.n, device="cuda", dtype=BF16)
+        return {"sluice bf16": case.wgrad, "torch bf16": case.torch_wgrad}
+    made = {"sluice fp8": case.sluice_fp8, "sluice bf16": case.sluice_bf16, "torch bf16": case.torch_bf16}
+    if theirs is not None:
+        made["DeepGEMM fp8"] = case.deep_gemm_of(theirs)
+    return made
+
+
+def check(case):
+    """Raises if a group's rows differ from the dense product's bits."""
+    case.sluice_fp8(0)
+    g, rows = case.groups - 1, slice((case.groups - 1) * case.rows, case.groups * case.rows)
+    dense = st.scaled_mm(case.x8[0][rows], case.w8[0][0][g].t(), case.x8[1][rows].contiguous(), case.w8[0][1][g], out_dtype=BF16)
+    if not torch.equal(dense, case.d[rows]):
+        raise AssertionError(f"{case.groups} x {case.rows}: {(dense != case.d[rows]).sum().item()} elements differ")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out")
+    parser.add_argument("--seconds", type=float, default=240)
+    parser.add_argument("--only", choices=["few", "many", "wgrad"])
+    arguments = parser.parse_args()
+    theirs, began, results = peer(), time.time(), []
+    lists = {"few": FEW, "many": MANY, "wgrad": [case for case in MANY if case[1] >= 128]}
+    for kind, cases in lists.items():
+        if arguments.only not in (None, kind):
+            continue
+        for groups, rows, n, k in cases:
+            if time.time() - began > arguments.seconds:
+                break
+            record = {"kind": kind, "groups": groups, "rows": rows, "n": n, "k": k}
+            try:
+                case = Case(groups, rows, n, k)
+                if kind != "wgrad":
+                    check(case)
+                graphs = {}
+                for name, call in contenders(case, theirs, kind).items():
+                    try:
+                        graphs[name] = captured(call, len(case.weights))
+                    except Exception as error:  # noqa: BLE001 - a peer that refuses is a result
+                        record[f"{name} refused"] = f"{type(error).__name__}: {error}"[:200]
+                record["us"] = timed(graphs)
+                record["floor_us"] = {"fp8": case.floor(1, FP8_RATE), "bf16": case.floor(2, BF16_RATE)}
+            except Exception as error:  # noqa: BLE001
+                record["error"] = f"{type(error).__name__}: {error}"[:400]
+            results.append(record)
+            print(json.dumps(record), flush=True)
+            with open(arguments.out, "w", encoding="utf-8") as file:
+                json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "results": results}, file, indent=1)
+            del case
+            torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()
