@@ -220,7 +220,9 @@ std::string problem_text(const Problem& p) {
   if (p.epilogue.activation != Activation::none) text += fmt::format(" {}", name_of(p.epilogue.activation));
   if (p.epilogue.residual) text += " residual";
   if (p.epilogue.gated) text += " gated";
-  if (p.epilogue.scale_d != ScaleMode::none) text += " scale_d";
+  if (p.epilogue.scale_d != ScaleMode::none)
+    text += writes_scales(p.epilogue) ? " scale_d block" : " scale_d";
+  if (p.epilogue.row_factors) text += " row_factors";
   if (adds(p.epilogue)) text += p.deterministic ? " added" : " added in any order";
   return text;
 }

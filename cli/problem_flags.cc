@@ -92,7 +92,8 @@ void add_problem_flags(CLI::App& app, ProblemFlags& f) {
   add("--activation", f.activation, "none, relu, gelu, silu");
   add_flag("--residual", f.residual, "Add beta * C");
   add_flag("--gated", f.gated, "D (m x n / 2) = activation(first half of the columns) * second half");
-  add("--scale-d", f.scale_d, "none, tensor: an e4m3 D is divided by one given scale");
+  add("--scale-d", f.scale_d,
+      "none, tensor: an e4m3 D is divided by one given scale; block: by one for 1 x 128, which it computes");
   add("--update", f.update, "set: D = the result; add: D += it (fp32 D), to accumulate gradients");
   add_flag("--any-order", f.any_order,
            "With --update add: parts of a split product may be added in any order, so that bits may differ");

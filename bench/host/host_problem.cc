@@ -8,11 +8,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include <sluice/reference/conv.h>
 #include <sluice/reference/element.h>
 #include <sluice/reference/gemm.h>
+#include <sluice/spec/quantize.h>
 #include <sluice/try.h>
 
 #include "bench/conv.h"
@@ -23,6 +25,8 @@ namespace {
 constexpr double kFp32Half = 0x1p-24;
 constexpr double kSumSlack = 2.0;
 constexpr double kEpilogueRoundings = 8.0;
+/// Roundings of a block scale of D and of a result that is divided by it.
+constexpr double kScaleRoundings = 8.0;
 constexpr double kLargestSlope = 1.13;
 // The host twin adds fp8 products in fp32, unlike the tensor core. Results of a GPU are checked against
 // other, wider bounds.
@@ -109,7 +113,9 @@ HostProblem::HostProblem(const Problem& problem, float alpha, float beta, u64 se
     bias_ = random_elements(p.epilogue.bias_type, column_vectors(p) * p.n, random);
   scale_a_ = random_scales(scale_a_count(p), random);
   scale_b_ = random_scales(scale_b_count(p), random);
-  scale_d_ = random_scales(p.epilogue.scale_d == ScaleMode::none ? 0 : 1, random);
+  scale_d_ = random_scales(p.epilogue.scale_d == ScaleMode::tensor ? 1 : 0, random);
+  row_factors_ = random_scales(row_factor_count(p), random);
+  scale_out_.assign(static_cast<size_t>(scale_out_count(p)), std::numeric_limits<float>::quiet_NaN());
   groups_ = random_table(p, random);
   const i64 d_count = count.d;
   d_.assign(static_cast<size_t>(d_count * bytes_of(p.d.type)), 0xff);  // all bits set is NaN in every type
@@ -118,7 +124,7 @@ HostProblem::HostProblem(const Problem& problem, float alpha, float beta, u64 se
 }
 
 Result<twin::TwinReport> HostProblem::run(const Plan& plan, u64 schedule_seed) {
-  return twin::run_on_host(plan, buffers(d_.data()), alpha_, beta_, schedule_seed);
+  return twin::run_on_host(plan, buffers(d_.data(), scale_out_.data()), alpha_, beta_, schedule_seed);
 }
 
 double HostProblem::magnitude_of(const ElementIndex& at) const {
@@ -161,7 +167,7 @@ HostProblem::Bounded HostProblem::bounded(const OutputPlace& place, double magni
 
 double HostProblem::allowed(double error, double expected) const {
   const Problem& p = problem_;
-  if (p.epilogue.scale_d != ScaleMode::none) error /= static_cast<double>(scale_d_[0]);
+  if (p.epilogue.scale_d == ScaleMode::tensor) error /= static_cast<double>(scale_d_[0]);
   const FloatFormat d = format_of(p.d.type);
   const int smallest_exponent = 2 - (1 << (d.exponent_bits - 1));
   const double unit =
@@ -190,7 +196,7 @@ bool HostProblem::judge(i64 d, double exact, double error, HostComparison& found
   return true;
 }
 
-HostBuffers HostProblem::buffers(void* d) const {
+HostBuffers HostProblem::buffers(void* d, float* scale_out) const {
   return {.a = a_.data(),
           .b = b_.data(),
           .c = c_.data(),
@@ -199,7 +205,9 @@ HostBuffers HostProblem::buffers(void* d) const {
           .scale_b = scale_b_.data(),
           .bias = bias_.data(),
           .scale_d = scale_d_.data(),
-          .groups = groups_.data()};
+          .groups = groups_.data(),
+          .scale_out = scale_out,
+          .row_factors = row_factors_.data()};
 }
 
 HostComparison HostProblem::compare() const {
@@ -230,17 +238,19 @@ void HostProblem::compare_products(HostComparison& found) const {
 
 void HostProblem::compare_row(const HostBuffers& operands, i64 batch, i64 row, HostComparison& found) const {
   const Problem& p = problem_;
+  std::vector<Judged> block;
   for (i64 column = 0; column < d_columns(p); ++column) {
     const ElementIndex at{batch, row, column};
-    Bounded value = bounded(at);
-    value.error *= kLargestSlope;
-    if (p.epilogue.gated) {
-      const Bounded up = bounded({batch, row, column + p.n / 2});
-      value.error = value.error * (up.most + up.error) + value.most * up.error;
+    const Judged value = judged(at, operands);
+    if (!writes_scales(p.epilogue)) {
+      if (judge(d_index(p, at), value.exact, value.error, found))
+        found.example = fmt::format("D[{}][{},{}] {}", batch, row, column, found.example);
+      continue;
     }
-    const double exact = reference_element(p, operands, {.alpha = alpha_, .beta = beta_}, at);
-    if (judge(d_index(p, at), exact, value.error, found))
-      found.example = fmt::format("D[{}][{},{}] {}", batch, row, column, found.example);
+    block.push_back(value);
+    if ((column + 1) % kScaleBlock != 0 && column + 1 < d_columns(p)) continue;
+    judge_block({batch, row, column / kScaleBlock * kScaleBlock}, block, found);
+    block.clear();
   }
 }
 
@@ -259,6 +269,44 @@ void HostProblem::compare_rows_of_no_group(const std::vector<GroupRows>& groups,
       continue;
     if (found.wrong++ == 0)
       found.example = fmt::format("row {} of D belongs to no group and was written", row);
+  }
+}
+
+HostProblem::Judged HostProblem::judged(const ElementIndex& at, const HostBuffers& operands) const {
+  const Problem& p = problem_;
+  Bounded value = bounded(at);
+  value.error *= kLargestSlope;
+  if (p.epilogue.gated) {
+    const Bounded up = bounded({at.batch, at.row, at.column + p.n / 2});
+    value.error = value.error * (up.most + up.error) + value.most * up.error;
+  }
+  if (p.epilogue.row_factors) value.error *= std::abs(double{row_factors_[static_cast<size_t>(at.row)]});
+  return {reference_element(p, operands, {.alpha = alpha_, .beta = beta_}, at), value.error};
+}
+
+/// The scale is the largest magnitude over 448, so its error is at most the largest of an element. Codes are
+/// judged with the scale that the kernel wrote.
+void HostProblem::judge_block(const ElementIndex& at, const std::vector<Judged>& values,
+                              HostComparison& found) const {
+  const Problem& p = problem_;
+  double amax = kSmallestAmax, error = 0;
+  for (const Judged& value : values) {
+    amax = std::max(amax, std::abs(value.exact));
+    error = std::max(error, value.error);
+  }
+  const double wanted = amax / kE4m3Largest;
+  const double scale = scale_out_[static_cast<size_t>(scale_out_index(p, at.batch, at.row, at.column))];
+  const double roundings = kScaleRoundings * kFp32Half;
+  ++found.checked;
+  if (!(std::abs(scale - wanted) <= error / kE4m3Largest + roundings * wanted) && found.wrong++ == 0)
+    found.example = fmt::format("the scale of D[{}][{},{}] is {:.6g} and should be {:.6g}", at.batch, at.row,
+                                at.column, scale, wanted);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const i64 column = at.column + static_cast<i64>(i);
+    const double exact = values[i].exact / scale;
+    if (judge(d_index(p, {at.batch, at.row, column}), exact,
+              values[i].error / scale + roundings * std::abs(exact), found))
+      found.example = fmt::format("D[{}][{},{}] {}", at.batch, at.row, column, found.example);
   }
 }
 

@@ -38,15 +38,16 @@ class HostProblem {
   /// Compares each element of D with a sum in double. The bound allows fp32 sums in any order, rounded once
   /// to D's type.
   HostComparison compare() const;
-  /// Overwrites one element of D; tests use it to plant an error.
+  /// Overwrites one element of D, or one of its block scales; tests use them to plant an error.
   void set_d(i64 index, double value);
+  void set_scale(i64 index, float value) { scale_out_[static_cast<size_t>(index)] = value; }
 
  private:
   /// For an element before the activation: an upper limit of its magnitude, and the allowed error.
   struct Bounded {
     double most, error;
   };
-  HostBuffers buffers(void* d) const;
+  HostBuffers buffers(void* d, float* scale_out = nullptr) const;
   /// Returns the sum of |a b| over k, block scales included.
   double magnitude_of(const ElementIndex& at) const;
   Bounded bounded(const OutputPlace& place, double magnitude) const;
@@ -56,6 +57,13 @@ class HostProblem {
   /// Compares element `d` with the exact value and updates `found`. Returns true for the first wrong element;
   /// the caller then adds its coordinates to found.example.
   bool judge(i64 d, double exact, double error, HostComparison& found) const;
+  /// An element of D before it is rounded or quantised, and its allowed error.
+  struct Judged {
+    double exact, error;
+  };
+  Judged judged(const ElementIndex& at, const HostBuffers& operands) const;
+  /// Judges columns of a row that share a scale, and the scale itself.
+  void judge_block(const ElementIndex& at, const std::vector<Judged>& values, HostComparison& found) const;
   void compare_products(HostComparison& found) const;
   /// Compares one row of D. `operands`: those of the reference.
   void compare_row(const HostBuffers& operands, i64 batch, i64 row, HostComparison& found) const;
@@ -67,7 +75,8 @@ class HostProblem {
   Problem problem_;
   float alpha_, beta_;
   std::vector<u8> a_, b_, c_, d_, old_d_, bias_;
-  std::vector<float> scale_a_, scale_b_, scale_d_;
+  std::vector<float> scale_a_, scale_b_, scale_d_, row_factors_;
+  std::vector<float> scale_out_;  // with block scales of D: what the twin wrote
   std::vector<int> groups_;  // the table, of random sizes
 };
 

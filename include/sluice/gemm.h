@@ -100,7 +100,9 @@ struct Args {
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
   const float* scale_d = nullptr;  // one value; read after the PDL wait, so an earlier launch may write it
+  float* scale_out = nullptr;      // with scale_d = block: the scales that the kernel computes
   const void* bias = nullptr;
+  const float* row_factors = nullptr;  // with Epilogue::row_factors: m values; read after the PDL wait
   const int* groups = nullptr;  // with Problem::groups: a number for each group; read after the PDL wait
   const void* gamma = nullptr;  // with Problem::norm_a: k bf16 values. Read before the PDL wait, as B is
   float epsilon = 1e-5f;        // with Problem::norm_a: added to the mean of squares

@@ -101,17 +101,20 @@ Problem random_problem(const RandomSpec& spec, int index) {
   e.residual = dice.one_in(3);
   e.c_type = dice.any_of(kVectorTypes);
   e.activation = random_activation(dice, spec);
-  if (p.d.type == DType::e4m3 && dice.one_in(2)) e.scale_d = ScaleMode::tensor;
-  const bool may_be_gated = p.n >= kGatedGroup && p.b.major == Major::k && e.scale_a != ScaleMode::block;
-  if (may_be_gated && dice.one_in(4)) {
+  if (p.d.type == DType::e4m3 && dice.one_in(2))
+    e.scale_d = dice.one_in(2) ? ScaleMode::block : ScaleMode::tensor;
+  if (p.n >= kGatedGroup && p.b.major == Major::k && dice.one_in(4)) {
     e.gated = true;
     e.residual = false;
     p.n -= p.n % kGatedGroup;
+    // At least one block of each half, even if that is more than the largest size.
+    if (is_block_scaled(e)) p.n = std::max<i64>(p.n - p.n % kGatedScaleUnit, kGatedScaleUnit);
   }
   if (!e.gated && p.d.type == DType::fp32 && dice.one_in(3)) {  // as weight gradients are added
     e = {.scale_a = e.scale_a, .scale_b = e.scale_b, .update = Update::add};
     p.deterministic = dice.one_in(2);
   }
+  e.row_factors = !adds(e) && dice.one_in(6);
 
   p.a.ld = padded_ld(dice, inner_extent(p.a, p.m, p.k), p.a.type);
   p.b.ld = padded_ld(dice, inner_extent(p.b, p.n, p.k), p.b.type);

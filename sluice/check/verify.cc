@@ -104,9 +104,11 @@ Result<ProblemData> Verifier::make_data(const Problem& problem, const DataSpec& 
                 .d = const_cast<void*>(as<void>(r[kRegionD])),
                 .scale_a = e.scale_a != ScaleMode::none ? as<float>(r[5]) : nullptr,
                 .scale_b = e.scale_b != ScaleMode::none ? as<float>(r[6]) : nullptr,
-                .scale_d = e.scale_d != ScaleMode::none ? as<float>(r[7]) : nullptr,
+                .scale_d = e.scale_d == ScaleMode::tensor ? as<float>(r[7]) : nullptr,
+                .scale_out = writes_scales(e) ? const_cast<float*>(as<float>(r[kRegionScaleOut])) : nullptr,
                 .bias = e.bias != Bias::none ? as<void>(r[4]) : nullptr,
                 .groups = reads_table(problem) ? as<int>(r[kRegionGroups]) : nullptr,
+                .row_factors = e.row_factors ? as<float>(r[kRegionRowFactors]) : nullptr,
                 .alpha = spec.alpha,
                 .beta = spec.beta};
   data.memory_ = std::move(arena);
@@ -163,6 +165,8 @@ Result<void> Verifier::enqueue_check(const ProblemData& data, const CheckSpec& s
                            .scale_a = args.scale_a,
                            .scale_b = args.scale_b,
                            .scale_d = args.scale_d,
+                           .row_factors = args.row_factors,
+                           .scale_out = args.scale_out,
                            .bias = args.bias,
                            .groups = args.groups,
                            .alpha = args.alpha,

@@ -98,7 +98,10 @@ Result<DataLayout> lay_out(const Problem& given, const DataSpec& spec) {
       vector_operand("bias", e.bias_type, bias_count, spec.bias, spec.element_shift),
       vector_operand("scale_a", DType::fp32, scale_a_count(p), spec.scale_a, spec.element_shift),
       vector_operand("scale_b", DType::fp32, scale_b_count(p), spec.scale_b, spec.element_shift),
-      vector_operand("scale_d", DType::fp32, e.scale_d == ScaleMode::none ? 0 : 1, spec.scale_d,
+      vector_operand("scale_d", DType::fp32, e.scale_d == ScaleMode::tensor ? 1 : 0, spec.scale_d,
+                     spec.element_shift),
+      vector_operand("row_factors", DType::fp32, row_factor_count(p), spec.row_factors, spec.element_shift),
+      vector_operand("scale_out", DType::fp32, scale_out_count(p), {.kind = Fill::poison},
                      spec.element_shift),
       vector_operand("groups", DType::fp32, reads_table(p) ? p.batch : 0, {.kind = Fill::poison}, 0)};
   DataLayout layout{};
@@ -221,6 +224,7 @@ DataSpec exact_data(const Problem& problem, u64 seed) {
                 .bias = {.magnitude = e.gated ? 8 : std::min(largest_integer(e.bias_type), 200)},
                 .d = {.magnitude = 200}};
   spec.scale_a.magnitude = spec.scale_b.magnitude = spec.scale_d.magnitude = 1;
+  spec.row_factors.magnitude = 1;
   spec.alpha = (r & 1 ? -1.0f : 1.0f) * power(r & 0xffffff00, scaled ? 0 : -1, 1);
   const int beta_choice = static_cast<int>(r >> 1 & 3);
   spec.beta =
@@ -263,7 +267,8 @@ DataSpec real_data(const Problem& problem, u64 seed) {
                 .bias = {.kind = Fill::normal},
                 .scale_a = {.kind = Fill::uniform},
                 .scale_b = {.kind = Fill::uniform},
-                .scale_d = {.kind = Fill::positive}};
+                .scale_d = {.kind = Fill::positive},
+                .row_factors = {.kind = Fill::uniform}};
   spec.alpha = 0.1f + 0.01f * static_cast<float>(verify::pick(r >> 32, 200));
   spec.beta = problem.epilogue.residual && (r & 6) != 0 ? -0.7f : 0.0f;
   if (spec.beta == 0.0f) spec.c.kind = Fill::poison;
@@ -279,7 +284,8 @@ DataSpec positive_data(const Problem&, u64 seed) {
           .bias = {.kind = Fill::integers},
           .scale_a = {.kind = Fill::ones},
           .scale_b = {.kind = Fill::ones},
-          .scale_d = {.kind = Fill::ones}};
+          .scale_d = {.kind = Fill::ones},
+          .row_factors = {.kind = Fill::ones}};
 }
 
 }  // namespace sluice

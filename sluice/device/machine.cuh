@@ -159,13 +159,14 @@ class Machine {
 
   // ---- scale vectors: all threads of a math group ----
   /// Starts copying the vectors for the CTA's part of the tile. Call when all threads of the group have read
-  /// the previous tile's. Also prefetches that part of C into L2 and loads a row bias into registers.
+  /// the previous tile's. Also prefetches that part of C into L2 and loads the operands of rows into
+  /// registers.
   SLUICE_DEVICE void stage_vectors(const Tile& own) {
     if constexpr (kStagesVectors)
       vectors().stage(params_, own.m_offset + group_row(), own.n_offset, has_groups(kConfig) ? own.batch : 0);
     if constexpr (kResidual)
       prefetch_residual<kConfig>(params_, own, own.m_offset + group_row(), group_thread());
-    if constexpr (RowBias<kConfig>::kUsed) row_bias_.read(ops_, own.m_offset + fragment_row());
+    if constexpr (RowOperands<kConfig>::kUsed) rows_.read(ops_, own.m_offset + fragment_row());
   }
   /// Waits for this thread's copies. Those of other threads are covered by the group's next barrier, before
   /// its first store.
@@ -491,7 +492,7 @@ class Machine {
     return {smem_ + epilogue_vector_offset(kConfig, math_group()), group_thread()};
   }
   SLUICE_DEVICE TileStore<kConfig> own_store() const {
-    return {params_, ops_, sums_, vectors(), row_bias_, group_row()};
+    return {params_, ops_, sums_, vectors(), rows_, group_row()};
   }
 
   const GemmParams& params_;
@@ -504,7 +505,7 @@ class Machine {
   ElementWise<kConfig.epilogue> ops_;
   Sums sums_;
   Optional<kPromotes, PartialSums> partial_;  // partial sums of one pass
-  Optional<RowBias<kConfig>::kUsed, RowBias<kConfig>> row_bias_;
+  RowOperands<kConfig> rows_;
   Optional<kBlockScaled, ScaleReader<kConfig>> scales_;
   Optional<kBlockScaled, ScaleLoader<kConfig>> scale_loader_;
   Optional<kStrided, StridedLoader<kConfig>> strided_;

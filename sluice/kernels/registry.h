@@ -185,10 +185,12 @@ SLUICE_HD constexpr KernelConfig config_for(const Problem& p, BaseConfig base, C
   return c;
 }
 
-/// True if some kernel supports the types and layouts of `p`: validate() accepts them with a small tile.
+/// True if some kernel supports the types and layouts of `p`: validate() accepts them with a small tile,
+/// which has whole blocks if D has block scales.
 SLUICE_HD constexpr bool gemm_supports(const Problem& p) {
   const StorePath store = kind_of(p.conv).phased ? StorePath::tma : StorePath::direct;
-  const KernelConfig c = config_for(p, {Schedule::ping_pong, 64, 64}, ClusterShape{1, 1}, store);
+  const int width = writes_scales(p.epilogue) ? kScaleBlock * (p.epilogue.gated ? 2 : 1) : 64;
+  const KernelConfig c = config_for(p, {Schedule::ping_pong, 64, width}, ClusterShape{1, 1}, store);
   return p.c.major == Major::k && p.d.major == Major::k && validate(c) == nullptr;
 }
 

@@ -12,10 +12,13 @@ namespace sluice::verify {
 
 inline constexpr int kCheckThreads = 256;
 inline constexpr int kSide = kCheckTile / 2;  // threads along each edge; each has elements i and i + kSide
-inline constexpr int kPad = 1;                // avoids bank conflicts of column-wise writes to shared memory
+inline constexpr u32 kLargestCode = 0x7e;     // e4m3's code of 448
+inline constexpr float kSmallestScale = 2.24e-7f;  // a bit more than 1e-4 / 448, the quantiser's smallest
+inline constexpr int kPad = 1;  // avoids bank conflicts of column-wise writes to shared memory
 inline constexpr double kActivationSlack =
     1.0 / (1 << 20);  // relative to |x| + |y|: erf and exp in fp32, and their products
 inline constexpr double kSteepestGelu = 1.13;  // largest slope; silu's is 1.10
+inline constexpr int kScaleRoundings = 8;      // roundings of a block scale of D and of a result over it
 
 struct KBlock {
   double a[kCheckTile][kCheckTile + kPad];  // [k][row]
@@ -159,7 +162,24 @@ SLUICE_DEVICE Expected epilogue(const CheckParams& p, const Sum* sums, i64 batch
     out.variance *= kSteepestGelu * kSteepestGelu;
   }
   if (e.gated) out = gated(out, before_activation(p, sums[1], batch, row, column + p.problem.n / 2), smooth);
-  if (e.scale_d != ScaleMode::none) {  // computed as times 1 / scale; both operations round
+  if (e.row_factors) {
+    const double factor = p.row_factors[row];
+    out.value *= factor;
+    const double rounding = p.judge == Judge::exact ? 0.0 : power_of_two(-24) * fabs(out.value);
+    out.bound = out.bound * fabs(factor) + rounding;
+    out.bias = out.bias * fabs(factor) + rounding;
+    out.variance *= factor * factor;
+    out.exact = out.exact && (smooth || fits_fp32(out.value));
+  }
+  if (writes_scales(e)) {  // judged with the scale that the kernel wrote, which judge_scale() checks
+    const double scale = p.scale_out[scale_out_index(p.problem, batch, row, column)];
+    out.value /= scale;
+    const double rounding = kScaleRoundings * power_of_two(-24) * fabs(out.value);
+    out.bound = out.bound / scale + rounding;
+    out.bias = out.bias / scale + rounding;
+    out.variance /= scale * scale;
+  }
+  if (e.scale_d == ScaleMode::tensor) {  // computed as times 1 / scale; both operations round
     const double factor = 1 / fabs(*p.scale_d);
     out.value /= *p.scale_d;
     const double rounding = p.judge == Judge::exact ? 0.0 : 3 * power_of_two(-24) * fabs(out.value);
@@ -217,6 +237,18 @@ SLUICE_DEVICE void add_up(DType type, const Expected& expected, double value, To
               .predicted_shifts = expected.bias * unit});
 }
 
+/// True if a block scale of D is the one that its codes need: the largest of them is e4m3's largest, unless
+/// the scale is the smallest one. NaN and infinity show in the codes.
+SLUICE_DEVICE bool scale_fits(const CheckParams& p, i64 batch, i64 row, i64 column) {
+  const Problem& problem = p.problem;
+  const float scale = p.scale_out[scale_out_index(problem, batch, row, column)];
+  if (is_nan(static_cast<double>(scale)) || scale < kSmallestScale) return true;
+  const i64 columns = d_columns(problem) - column, in_d = batch * problem.d.batch_stride + row * problem.d.ld;
+  for (i64 i = 0; i < (columns < kScaleBlock ? columns : kScaleBlock); ++i)
+    if ((load_bits(DType::e4m3, p.d, in_d + column + i) & 0x7f) >= kLargestCode) return true;
+  return false;
+}
+
 /// Compares one element. Not inlined: four copies would take most of the unit's compile time.
 __device__ __noinline__ void judge_element(const CheckParams& p, const Sum* sums, i64 batch, i64 row,
                                            i64 column, Findings& findings) {
@@ -234,9 +266,12 @@ __device__ __noinline__ void judge_element(const CheckParams& p, const Sum* sums
   const bool judges = !exact || expected.exact;
   if (!judges) atomicAdd(&p.log->inexact_inputs, u64{1});
   const bool may_stay = adds(p.problem.epilogue);  // D may be unchanged if the product is 0
+  const bool scaled = writes_scales(p.problem.epilogue);
+  const bool fits = !scaled || column % kScaleBlock != 0 || scale_fits(p, batch, row, column);
+  const bool by_bits = exact && !smooth && !scaled;
   const bool good =
-      (!unwritten || may_stay) && (!judges || (exact && !smooth ? same_exactly(type, got, expected.value)
-                                                                : within_bound(type, got, expected)));
+      fits && (!unwritten || may_stay) &&
+      (!judges || (by_bits ? same_exactly(type, got, expected.value) : within_bound(type, got, expected)));
   const double value = decode(type, got), error = value - expected.value;
   if (!good)
     report_wrong(p.log,

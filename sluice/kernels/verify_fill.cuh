@@ -80,7 +80,7 @@ SLUICE_DEVICE void fill_regions(const FillParams& params) {
     }
     const uint4 found = *target;
     const u32 words[] = {found.x, found.y, found.z, found.w};
-    const bool is_written = region == kRegionD || region == kRegionGroups;
+    const bool is_written = region == kRegionD || region == kRegionScaleOut || region == kRegionGroups;
     u32 difference = 0;
     for (int w = 0; w < 4; ++w)
       difference |= (words[w] ^ chunk.words[w]) & kept_bits(chunk.inside >> (4 * w), is_written);

@@ -44,13 +44,14 @@ struct Region {
   DType type = DType::bf16;
 };
 
-inline constexpr int kRegionCount = 9;  // a, b, c, d, bias, scale_a, scale_b, scale_d, the table of groups
-inline constexpr int kRegionD = 3, kRegionGroups = 8;
+// a, b, c, d, bias, scale_a, scale_b, scale_d, row_factors, scale_out, the table of groups
+inline constexpr int kRegionCount = 11;
+inline constexpr int kRegionD = 3, kRegionRowFactors = 8, kRegionScaleOut = 9, kRegionGroups = 10;
 
 struct CheckLog;
 
 /// log == nullptr: fills every chunk. Else compares every chunk with its fill and counts the differences; in
-/// D and the table of groups, only outside their elements.
+/// D, its block scales and the table of groups, only outside their elements.
 struct FillParams {
   Region regions[kRegionCount];
   i64 first_chunk[kRegionCount + 1];  // prefix sums of span_bytes / kChunkBytes
@@ -77,6 +78,8 @@ struct CheckParams {
   const float* scale_a;
   const float* scale_b;
   const float* scale_d;
+  const float* row_factors;
+  const float* scale_out;  // the scales that the kernel wrote beside D
   const void* bias;
   const int* groups;
   float alpha, beta;

@@ -46,7 +46,8 @@ double before_activation(const Problem& p, const HostBuffers& buffers, Scalars s
 }
 
 double over_scale_d(const Problem& p, const HostBuffers& buffers, double value) {
-  return p.epilogue.scale_d == ScaleMode::none ? value : value * static_cast<double>(1.0f / *buffers.scale_d);
+  return p.epilogue.scale_d == ScaleMode::tensor ? value * static_cast<double>(1.0f / *buffers.scale_d)
+                                                 : value;
 }
 
 }  // namespace sluice

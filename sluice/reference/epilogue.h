@@ -18,6 +18,8 @@ struct HostBuffers {
   const void* bias = nullptr;
   const float* scale_d = nullptr;
   const int* groups = nullptr;  // the table, one number per group
+  float* scale_out = nullptr;   // with block scales of D: written
+  const float* row_factors = nullptr;
 };
 
 struct Scalars {
@@ -38,7 +40,7 @@ struct OutputPlace {
 /// only if alpha != 0, and D only with Update::add.
 double before_activation(const Problem& p, const HostBuffers& buffers, Scalars scalars,
                          const OutputPlace& place, double sum);
-/// Returns the activated value (or gated product) divided by scale_d.
+/// Returns the activated value (or gated product) divided by scale_d, if that is one value.
 double over_scale_d(const Problem& p, const HostBuffers& buffers, double value);
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 
 #include <sluice/reference/conv.h>
 #include <sluice/reference/element.h>
+#include <sluice/reference/quantize.h>
 
 namespace sluice {
 namespace {
@@ -28,15 +29,37 @@ double value_of(const Problem& p, const HostBuffers& buffers, Scalars scalars, c
   return before_activation(p, buffers, scalars, output_place(p, at), sum);
 }
 
+/// Stores columns of a row that share a scale, and the scale.
+void store_block(const Problem& p, const HostBuffers& buffers, const ElementIndex& at,
+                 const std::vector<float>& values) {
+  float amax = 0.0f;
+  for (const float value : values) amax = larger_magnitude(amax, value);
+  const ReferenceScale scale = reference_scale(amax);
+  buffers.scale_out[scale_out_index(p, at.batch, at.row, at.column)] = scale.scale;
+  u8* const d = static_cast<u8*>(buffers.d) + d_index(p, at);
+  for (size_t i = 0; i < values.size(); ++i) d[i] = quantised(values[i], scale);
+}
+void reference_row(const Problem& p, const HostBuffers& buffers, Scalars scalars, i64 batch, i64 row) {
+  std::vector<float> block;
+  for (i64 column = 0; column < d_columns(p); ++column) {
+    const ElementIndex at{batch, row, column};
+    const double value = reference_element(p, buffers, scalars, at);
+    if (!writes_scales(p.epilogue)) {
+      store_element(p.d.type, buffers.d, d_index(p, at), value);
+      continue;
+    }
+    block.push_back(static_cast<float>(value));
+    if ((column + 1) % kScaleBlock != 0 && column + 1 < d_columns(p)) continue;
+    store_block(p, buffers, {batch, row, column / kScaleBlock * kScaleBlock}, block);
+    block.clear();
+  }
+}
 void reference_groups(const Problem& p, const HostBuffers& buffers, Scalars scalars) {
   const std::vector<GroupRows> groups = rows_of_groups(p, buffers.groups);
   for (i64 group = 0; group < p.batch; ++group)
     for (i64 row = groups[static_cast<size_t>(group)].begin; row < groups[static_cast<size_t>(group)].end;
          ++row)
-      for (i64 column = 0; column < d_columns(p); ++column) {
-        const ElementIndex at{group, row, column};
-        store_element(p.d.type, buffers.d, d_index(p, at), reference_element(p, buffers, scalars, at));
-      }
+      reference_row(p, buffers, scalars, group, row);
 }
 
 }  // namespace
@@ -72,6 +95,7 @@ double reference_element(const Problem& p, const HostBuffers& buffers, Scalars s
                          const ElementIndex& at) {
   double value = activate(p.epilogue.activation, value_of(p, buffers, scalars, at));
   if (p.epilogue.gated) value *= value_of(p, buffers, scalars, {at.batch, at.row, at.column + p.n / 2});
+  if (p.epilogue.row_factors) value *= static_cast<double>(buffers.row_factors[at.row]);
   return over_scale_d(p, buffers, value);
 }
 
@@ -80,11 +104,8 @@ void reference_gemm(const Problem& problem, const HostBuffers& buffers, float al
   const Problem p = with_strides(problem);
   if (leaves_d(p, alpha)) return;
   if (has_groups(p)) return reference_groups(p, buffers, {alpha, beta});
-  const i64 columns = d_columns(p), matrix = p.m * columns;
-  for (i64 i = 0; i < p.batch * matrix; ++i) {
-    const ElementIndex at{.batch = i / matrix, .row = i % matrix / columns, .column = i % columns};
-    store_element(p.d.type, buffers.d, d_index(p, at), reference_element(p, buffers, {alpha, beta}, at));
-  }
+  for (i64 batch = 0; batch < p.batch; ++batch)
+    for (i64 row = 0; row < p.m; ++row) reference_row(p, buffers, {alpha, beta}, batch, row);
 }
 
 }  // namespace sluice

@@ -4,8 +4,10 @@
 // With Update::add:
 //   D += alpha * scale_a * scale_b * sum_k A[m,k] B[k,n]
 // Gated: D[m,j] = act(y[m,j]) * y[m,n/2+j], where y is the value before act. Except with Update::add, the
-// result is divided by scale_d. Block scales apply inside the sum:
+// result is multiplied by its row's factor and divided by scale_d. Block scales of A and B apply inside the
+// sum:
 //   sum_k scale_a[m, k / 128] scale_b[n / 128, k / 128] A[m,k] B[k,n]
+// With block scales of D, the result is rounded to fp32 and quantised as in quantize.h.
 // With groups, a row takes the matrix of B, the scales of columns and the bias of its group; rows of no group
 // are not written.
 // Invariant: reads C only if beta != 0, A and B only if alpha != 0, D only with Update::add, and never
@@ -48,7 +50,8 @@ std::vector<GroupRows> rows_of_groups(const Problem& problem, const int* numbers
 /// Returns the part of k that the sums of a matrix of D have.
 GroupRows k_range_of(const Problem& problem, const int* numbers, i64 batch);
 
-/// Returns one element of D before it is rounded to D's type; with Update::add it includes D's old value.
+/// Returns one element of D before it is rounded to D's type, or quantised by a block scale; with Update::add
+/// it includes D's old value.
 /// Requires a `problem` with its strides set (with_strides) and without im2col.
 double reference_element(const Problem& problem, const HostBuffers& buffers, Scalars scalars,
                          const ElementIndex& at);

@@ -28,23 +28,32 @@ void quantize_group(const QuantizeInput& input, const Group& group, u8* output, 
   float amax = 0.0f;
   for (i64 row = group.row_begin; row < group.row_end; ++row)
     for (i64 column = group.column_begin; column < group.column_end; ++column) {
-      const float value = value_at(input, row, column);
-      amax = std::isnan(value) || std::isnan(amax) ? std::numeric_limits<float>::quiet_NaN()
-                                                   : std::max(amax, std::fabs(value));
+      amax = larger_magnitude(amax, value_at(input, row, column));
     }
-  if (amax < 1e-4f) amax = 1e-4f;
-  const float reciprocal = 1.0f / amax;
-  const float multiplier = reciprocal * 448.0f;
-  *scale = amax * (1.0f / 448.0f);
+  const ReferenceScale found = reference_scale(amax);
+  *scale = found.scale;
   for (i64 row = group.row_begin; row < group.row_end; ++row)
-    for (i64 column = group.column_begin; column < group.column_end; ++column) {
-      const float value = value_at(input, row, column);
-      const float scaled = value * multiplier;
-      output[row * output_ld + column] = static_cast<u8>(encode_code(DType::e4m3, scaled));
-    }
+    for (i64 column = group.column_begin; column < group.column_end; ++column)
+      output[row * output_ld + column] = quantised(value_at(input, row, column), found);
 }
 
 }  // namespace
+
+float larger_magnitude(float amax, float value) {
+  return std::isnan(value) || std::isnan(amax) ? std::numeric_limits<float>::quiet_NaN()
+                                               : std::max(amax, std::fabs(value));
+}
+
+ReferenceScale reference_scale(float amax) {
+  if (amax < 1e-4f) amax = 1e-4f;
+  const float reciprocal = 1.0f / amax;
+  return {amax * (1.0f / 448.0f), reciprocal * 448.0f};
+}
+
+u8 quantised(float value, const ReferenceScale& scale) {
+  const float scaled = value * scale.multiplier;
+  return static_cast<u8>(encode_code(DType::e4m3, scaled));
+}
 
 float reference_silu(float x) {
   return x / (1.0f + std::exp(-x));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantisers by their definition, in fp32: they process one group of elements with a common scale at a time.
-// Kernels must match them bit for bit. Called by tests.
+// Kernels must match them bit for bit. Called by tests, and where a product quantises its result.
 #pragma once
 
 #include <sluice/spec/quantize.h>
@@ -14,6 +14,16 @@ struct QuantizeInput {
   i64 rows = 0, columns = 0, ld = 0;
   Gate gate = Gate::none;
 };
+
+/// Returns the larger of a largest magnitude so far and |value|; NaN stays.
+float larger_magnitude(float amax, float value);
+/// The scale of values of this largest magnitude, and what they are multiplied by before the rounding.
+struct ReferenceScale {
+  float scale, multiplier;
+};
+ReferenceScale reference_scale(float amax);
+/// Returns the e4m3 code of a value.
+u8 quantised(float value, const ReferenceScale& scale);
 
 /// Returns x / (1 + exp(-x)) in fp32.
 float reference_silu(float x);

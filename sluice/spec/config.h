@@ -225,10 +225,11 @@ SLUICE_HD constexpr int math_registers(const KernelConfig& c) {
 
 /// True if the store loops of the epilogue are unrolled. They are for light epilogues, and for SwiGLU on
 /// tiles with small accumulators. There no later tile hides the last store, and code and registers are few.
+/// Results that wait in registers for their scale need indices that are constants.
 SLUICE_HD constexpr bool unrolls_stores(const KernelConfig& c) {
   const Epilogue& e = c.epilogue;
   const bool small = e.gated && divides(e.activation) && e.bias == Bias::none && sum_registers(c) <= 64;
-  return is_light(e) || small;
+  return is_light(e) || small || writes_scales(e);
 }
 
 SLUICE_HD constexpr const char* name_of(Schedule schedule) {

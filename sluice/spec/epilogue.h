@@ -6,8 +6,8 @@
 // Gated (SwiGLU and similar), from two columns of the product that are half of its width apart:
 //   D[m][j] = act(alpha * scale_a * scale_b * acc[m][j] + bias) * (alpha * scale_a * scale_b * acc[m][n / 2 +
 //   j] + bias)
-// With scale_d, the result is divided by it before rounding. Block scales are applied earlier, to the sum of
-// each 128 of k:
+// With row_factors, the result is multiplied by its row's. Then it is divided by scale_d and rounded. Block
+// scales are applied earlier, to the sum of each 128 of k:
 //   acc = sum over blocks of scale_a[m][block] * scale_b[n / 128][block] * (sum of the block)
 // The device code is in device/epilogue/, the plain code in reference/gemm.h.
 #pragma once
@@ -22,7 +22,7 @@ namespace sluice {
 /// - vector: one fp32 per row of A (scale_a) or column of B (scale_b).
 /// - block (fp8 only, on both operands or neither): scale_a is fp32 [batch][m][ceil(k / 128)], one per row
 ///   and 128 of k. scale_b is fp32 [batch][ceil(n / 128)][ceil(k / 128)], one per 128 x 128 block of B. Both
-///   are row-major without gaps.
+///   are row-major without gaps. Of D, the kernel computes them (Epilogue::scale_d).
 enum class ScaleMode : u8 { none, tensor, vector, block };
 inline constexpr int kScaleBlock = 128;  // along k, and along n for scale_b
 /// column: one value per column of D, broadcast over rows and batch. row: the same bias in a kernel with
@@ -54,12 +54,18 @@ struct Epilogue {
   DType c_type = DType::bf16;  // bf16, fp16 or fp32; read only with residual
   Update update = Update::set;
   /// Rows 0 to n / 2 - 1 of B are the gate, the other n / 2 rows are "up", as models concatenate them. D is m
-  /// x n / 2; n is a multiple of 16; no residual, update or block scales.
+  /// x n / 2; n is a multiple of 16, with block scales of 256; no residual or update.
   bool gated = false;
-  /// none, or tensor for an e4m3 D: the result is divided by one fp32 in device memory. The division is
-  /// computed as times 1 / scale, as in kernels/quantize.cuh.
+  /// How an e4m3 D is scaled.
+  /// - tensor: the result is divided by one fp32 in device memory. The division is computed as times 1 /
+  ///   scale, as in kernels/quantize.cuh.
+  /// - block: the kernel quantises the fp32 result as that quantiser does, and writes the scales: fp32
+  ///   [batch][m][ceil(columns of D / 128)]. The next product takes them as its block scales of A.
   ScaleMode scale_d = ScaleMode::none;
   bool residual_last = false;  // C is added after the activation; packed weights only
+  /// Each row of the result is multiplied by one fp32 of a vector of m, such as the router's weight of the
+  /// row. No update, no convolution, no packed weights, no plain schedules.
+  bool row_factors = false;
 
   constexpr bool operator==(const Epilogue&) const = default;
 };
@@ -67,6 +73,11 @@ struct Epilogue {
 /// True if each sum over 128 of k has a scale; the kernel then promotes (spec/config.h).
 SLUICE_HD constexpr bool is_block_scaled(const Epilogue& e) {
   return e.scale_a == ScaleMode::block;
+}
+
+/// True if the kernel computes the scales of D.
+SLUICE_HD constexpr bool writes_scales(const Epilogue& e) {
+  return e.scale_d == ScaleMode::block;
 }
 
 SLUICE_HD constexpr bool adds(const Epilogue& e) {
@@ -88,6 +99,9 @@ inline constexpr int kGatedGroup = 2 * kGatedRows;
 SLUICE_HD constexpr i64 gated_row(i64 row, i64 n) {
   return row / kGatedGroup * kGatedRows + row % kGatedRows + (row % kGatedGroup < kGatedRows ? 0 : n / 2);
 }
+/// Rows of B in a half of a gated product with block scales are a multiple of this, so that no block has rows
+/// of both halves.
+inline constexpr int kGatedScaleUnit = 2 * kScaleBlock;
 /// Columns of D that `rows` rows of B produce.
 SLUICE_HD constexpr i64 outputs_of(const Epilogue& e, i64 rows) {
   return e.gated ? rows / 2 : rows;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only argument of every kernel. It is passed as __grid_constant__, so that tensor maps need no copy to
-// device memory. Kernels of convolutions and of groups take
-// the derived structs.
+// device memory. Kernels of convolutions, of groups and with factors of rows take the derived structs.
 #pragma once
 
 #include <sluice/spec/work_split.h>
@@ -45,8 +44,8 @@ struct GemmParams {
   // Ranges to prefetch into L2: `prefetch` before the PDL wait, `hand_off` after the last load. Either may be
   // empty.
   WarmRange prefetch, hand_off;
-  // One value. Append new fields here: earlier offsets, and so the machine code of other kernels, stay the
-  // same.
+  // One value; with block scales of D, what the kernel writes. Append new fields here: earlier offsets, and
+  // so the machine code of other kernels, stay the same.
   const float* scale_d;
   u8 numbers[kMostNumbered];  // cluster numbers in grid order, with Numbering::gpc
 };
@@ -66,14 +65,20 @@ struct alignas(64) PhaseParams {
 struct PhasedParams : ConvParams {
   PhaseParams phases[kMostPhases];
 };
+/// Kernels with Epilogue::row_factors and without groups take this one.
+struct FactoredParams : GemmParams {
+  const float* row_factors;  // m values, shared by all matrices of a batch
+};
 /// `map_a_tail` has the small boxes of spec/loaded_rows.h; `grid` has the columns, groups and k-tiles.
 struct GroupedParams : GemmParams {
   const int* group_numbers;  // one per group (spec/groups.h)
   int group_pitch, group_total;
+  const float* row_factors;
 };
 /// Bytes of a kernel's argument.
 SLUICE_HD constexpr int params_bytes(const KernelConfig& c) {
   if (reads_table(c)) return sizeof(GroupedParams);
+  if (c.epilogue.row_factors) return sizeof(FactoredParams);
   if (c.conv.op == ConvOp::none) return sizeof(GemmParams);
   return c.conv.phased ? sizeof(PhasedParams) : sizeof(ConvParams);
 }

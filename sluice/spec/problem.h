@@ -149,6 +149,20 @@ SLUICE_HD constexpr i64 scale_b_count(const Problem& p) {
 SLUICE_HD constexpr i64 block_scale_a_index(const Problem& p, i64 batch, i64 row, i64 k) {
   return ((has_groups(p) ? 0 : batch) * p.m + row) * scale_blocks(p.k) + k / kScaleBlock;
 }
+/// Number of scales that the kernel writes beside D, and the index of one. The product that reads D as its A
+/// finds them at the same indices.
+SLUICE_HD constexpr i64 scale_out_count(const Problem& p) {
+  return writes_scales(p.epilogue) ? matrices_of_rows(p) * p.m * scale_blocks(outputs_of(p.epilogue, p.n))
+                                   : 0;
+}
+SLUICE_HD constexpr i64 scale_out_index(const Problem& p, i64 batch, i64 row, i64 column) {
+  return ((has_groups(p) ? 0 : batch) * p.m + row) * scale_blocks(outputs_of(p.epilogue, p.n)) +
+         column / kScaleBlock;
+}
+/// Number of factors of rows, which a plain batch shares.
+SLUICE_HD constexpr i64 row_factor_count(const Problem& p) {
+  return p.epilogue.row_factors ? p.m : 0;
+}
 /// Index of the scale and of the bias of a column.
 SLUICE_HD constexpr i64 column_index(const Problem& p, i64 batch, i64 column) {
   return has_groups(p) ? batch * p.n + column : column;

@@ -91,12 +91,30 @@ SLUICE_HD constexpr int exchange_offset(const KernelConfig& c, int group) {
   return store_offset(c, kMathGroups, 0) + group * exchange_buffer_bytes(c);
 }
 
-/// Columns that share a block scale of B: the largest divisor of tile.n that also divides 128.
+/// Columns of D that share a block scale of B: the largest divisor of the tile's that also divides 128.
 SLUICE_HD constexpr int scale_part_columns(const KernelConfig& c) {
-  return c.tile.n % 128 == 0 ? 128 : c.tile.n % 64 == 0 ? 64 : 32;
+  const int columns = outputs_of(c.epilogue, c.tile.n);
+  return columns % 128 == 0 ? 128 : columns % 64 == 0 ? 64 : 32;
 }
+/// Parts of the tile's columns, each within one block of B. A gated tile has two for the same columns of D:
+/// all parts of the gate come first, then those of "up".
 SLUICE_HD constexpr int scale_parts(const KernelConfig& c) {
   return c.tile.n / scale_part_columns(c);
+}
+/// The part of column `column` of the tile.
+SLUICE_HD constexpr int scale_part_of(const KernelConfig& c, int column) {
+  if (!c.epilogue.gated) return column / scale_part_columns(c);
+  const int output = column / kGatedGroup * kGatedRows, side = column % kGatedGroup / kGatedRows;
+  return side * (scale_parts(c) / 2) + output / scale_part_columns(c);
+}
+/// The block of B's rows, of n, that part `part` of the tile at `n_offset` takes its scale from. Parts
+/// outside of the matrix, or of the tile, take that of the last rows.
+SLUICE_HD constexpr int scale_block_of(const KernelConfig& c, int n, int n_offset, int part) {
+  const int blocks = ceil_div(n, kScaleBlock);
+  if (!c.epilogue.gated) return min((n_offset + part * scale_part_columns(c)) / kScaleBlock, blocks - 1);
+  const int of_side = scale_parts(c) / 2, half = blocks / 2;
+  const int output = n_offset / 2 + part % of_side * scale_part_columns(c);
+  return min(part / of_side * half + min(output / kScaleBlock, half - 1), blocks - 1);
 }
 /// Bytes of the block scales of one stage: fp32, one per row of the tile, then one per part of its columns.
 SLUICE_HD constexpr int scale_slot_bytes(const KernelConfig& c) {

@@ -18,9 +18,39 @@ SLUICE_HD constexpr const char* validate_epilogue(const KernelConfig& c) {
   if (adds(c.epilogue) &&
       (c.epilogue.bias != Bias::none || c.epilogue.residual || c.epilogue.activation != Activation::none))
     return "Update::add takes no bias, residual or activation: it is D += the scaled product";
-  if (c.epilogue.scale_d != ScaleMode::none && c.epilogue.scale_d != ScaleMode::tensor)
-    return "scale_d must be none or tensor: one for all of D";
+  if (c.epilogue.scale_d == ScaleMode::vector)
+    return "scale_d must be none, tensor or block: a vector of scales of D is neither read nor computed";
   if (c.epilogue.scale_d != ScaleMode::none && c.d != DType::e4m3) return "scale_d is for an e4m3 D";
+  if (!c.epilogue.row_factors) return nullptr;
+  if (adds(c.epilogue)) return "factors of rows and Update::add: the result must be stored as it is";
+  if (is_plain(c.schedule)) return "plain schedules take no factors of rows: their rows are columns";
+  if (is_swapped(c)) return "swapped operands take no factors of rows";
+  if (c.conv.op != ConvOp::none) return "a convolution takes no factors of rows";
+  if (c.combine == Combine::separate) return "factors of rows have no Combine::separate";
+  return nullptr;
+}
+
+/// Rules for block scales of D, which the kernel computes.
+SLUICE_HD constexpr const char* validate_scale_out(const KernelConfig& c) {
+  if (!writes_scales(c.epilogue)) return nullptr;
+  if (is_plain(c.schedule))
+    return "plain schedules compute no scales of D: several warps have a row's columns";
+  if (c.conv.op != ConvOp::none) return "a convolution computes no scales of D";
+  if (c.combine != Combine::none)
+    return "block scales of D need combine = none: sums that are added up leave no room for 128 results";
+  if (c.cluster.k > 1) return "block scales of D need cluster.k = 1: a thread keeps 128 columns in registers";
+  return nullptr;
+}
+
+/// Rules for the tile of a kernel with block scales of D. Call behind those of tiles and clusters.
+SLUICE_HD constexpr const char* validate_scale_out_tile(const KernelConfig& c) {
+  if (!writes_scales(c.epilogue)) return nullptr;
+  if (own_outputs(c) % kScaleBlock != 0)
+    return "block scales of D need tile.n of 128 or 256, with a gate of 256: a tile has whole blocks";
+  if (c.cluster.m > 1 && accumulator_registers(c) > 176)
+    return "block scales of D and more than 176 accumulator registers need cluster.m = 1: one would spill";
+  if (!c.promotes && !c.epilogue.gated && sum_registers(c) > 64)
+    return "block scales of D without a gate or promotion leave room for 64 sums a thread: lower the tile";
   return nullptr;
 }
 
@@ -28,7 +58,6 @@ SLUICE_HD constexpr const char* validate_epilogue(const KernelConfig& c) {
 SLUICE_HD constexpr const char* validate_gated(const KernelConfig& c) {
   if (!c.epilogue.gated) return nullptr;
   if (c.epilogue.residual || adds(c.epilogue)) return "a gated product takes no residual and no Update::add";
-  if (is_block_scaled(c.epilogue)) return "a gated product takes no block scales";
   if (c.b_major != Major::k)
     return "a gated product needs a K-major B: a tile takes rows from both of its halves";
   if (c.combine == Combine::separate)
@@ -168,6 +197,7 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (const char* rule = validate_conv(c); rule != nullptr) return rule;
   if (const char* rule = validate_strided(c); rule != nullptr) return rule;
   if (const char* rule = validate_groups(c); rule != nullptr) return rule;
+  if (const char* rule = validate_scale_out(c); rule != nullptr) return rule;
   if (is_plain(c.schedule)) return validate_plain(c);
   if (c.warps != 0) return "warps is for plain schedules: the others have 12";
   if (overlaps(c.overlap) && c.combine == Combine::separate)
@@ -184,6 +214,7 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
     return "cluster.m, cluster.n and cluster.k must be powers of two";
   if (c.cluster.k > 1 && multicasts(c)) return "a cluster along k must be 1 along m and n";
   if (c.tile.n % (8 * c.cluster.k) != 0) return "each CTA of a cluster along k needs 8 of the tile's columns";
+  if (const char* rule = validate_scale_out_tile(c); rule != nullptr) return rule;
   if (c.epilogue.gated && (own_columns(c) % kGatedGroup != 0 || c.tile.n % (kGatedGroup * c.cluster.m) != 0))
     return "a gated product needs whole groups of 16 columns for each CTA of a tile";
   if (bytes_of(c.d) * own_outputs(c) % 16 != 0 && c.store == StorePath::tma)
@@ -199,6 +230,8 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
     return "block scales need tile.m of at most 128: the warps that bring them hold those of four k-tiles";
   if (is_block_scaled(c.epilogue) && c.tile.n % 32 != 0)
     return "block scales need tile.n to be a multiple of 32: a thread holds one for each part of 128 columns";
+  if (is_block_scaled(c.epilogue) && c.epilogue.gated && c.tile.n % 64 != 0)
+    return "block scales of a gated product need tile.n to be a multiple of 64: a part is of one half of B";
   if (unit_columns(c) % 8 != 0) return "promoted sums in two halves need tile.n to be a multiple of 16";
   if (accumulator_registers(c) > kMaxAccumulatorRegisters)
     return "the accumulators need more than 208 registers a thread and would spill";
@@ -210,7 +243,7 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
     return "more than 192 accumulator registers leave no room for a heavy epilogue: narrow tile.n";
   if (accumulator_registers(c) > 176 && c.epilogue.residual)
     return "more than 176 accumulator registers leave no room for a residual: narrow tile.n";
-  if (accumulator_registers(c) > 176 && c.epilogue.gated &&
+  if (accumulator_registers(c) > 176 && c.epilogue.gated && !writes_scales(c.epilogue) &&
       (c.epilogue.bias != Bias::none || c.epilogue.activation == Activation::gelu))
     return "more than 176 accumulator registers leave no room for a gate with gelu or a bias: narrow tile.n";
   if (smem_bytes(c) > kMaxSmemBytes) return "stages and buffers need more than 227 KB of shared memory";

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include <sluice/reference/element.h>
+#include <sluice/reference/quantize.h>
 #include <sluice/spec/loaded_rows.h>
 
 namespace sluice::twin {
@@ -168,7 +169,9 @@ void Numbers::promote(const Agent& agent, int unit) {
       const Step& scales = group.scales;
       const i64 k = i64{scales.k_tile} * c.tile.k;
       const i64 m = std::min<i64>(scales.tile.m_offset + group_row(agent) + row, p.m - 1);
-      const i64 n = std::min<i64>(scales.tile.n_offset + column, p.n - 1);
+      const i64 block =
+          scale_block_of(c, static_cast<int>(p.n), scales.tile.n_offset, scale_part_of(c, column));
+      const i64 n = block * kScaleBlock;
       const float scale = work_.buffers.scale_a[block_scale_a_index(p, scales.tile.batch, m, k)] *
                           work_.buffers.scale_b[block_scale_b_index(p, scales.tile.batch, n, k)];
       sum = std::fma(partial, scale, sum);
@@ -226,7 +229,31 @@ double Numbers::epilogue(const float* sums, const ElementIndex& at) const {
   double value = activate(e.activation, before_activation(sums[0], at));
   if (e.gated)
     value *= before_activation(sums[kGatedRows], {at.batch, at.row, at.column + work_.problem.n / 2});
-  return e.scale_d == ScaleMode::none ? value : value * static_cast<double>(1.0f / *work_.buffers.scale_d);
+  if (e.row_factors) value *= static_cast<double>(work_.buffers.row_factors[at.row]);
+  return e.scale_d == ScaleMode::tensor ? value * static_cast<double>(1.0f / *work_.buffers.scale_d) : value;
+}
+
+std::vector<double> Numbers::outputs(const Agent& agent, const Tile& tile, int row, int column, int count) {
+  const KernelConfig& c = work_.config;
+  const std::vector<float>& sums = group_of(agent).sums;
+  std::vector<double> values;
+  for (int i = 0; i < count; ++i) {
+    const ElementIndex at{tile.batch, tile.m_offset + group_row(agent) + row,
+                          outputs_of(c.epilogue, tile.n_offset) + column + i};
+    // Elements outside of D are not stored, and count for no scale.
+    if (at.row >= work_.problem.m || at.column >= d_columns(work_.problem)) break;
+    values.push_back(epilogue(&sums[row * c.tile.n + first_sum(c, column + i)], at));
+  }
+  if (!writes_scales(c.epilogue) || values.empty()) return values;
+  const i64 first = outputs_of(c.epilogue, tile.n_offset) + column;
+  const i64 in_d = tile.m_offset + group_row(agent) + row;
+  float amax = 0.0f;
+  for (const double value : values) amax = larger_magnitude(amax, static_cast<float>(value));
+  const ReferenceScale scale = reference_scale(amax);
+  if (in_d < scenario_.row_end_of(tile))
+    work_.buffers.scale_out[scale_out_index(work_.problem, tile.batch, in_d, first)] = scale.scale;
+  for (double& value : values) value = decode_code(DType::e4m3, quantised(static_cast<float>(value), scale));
+  return values;
 }
 
 void Numbers::write_chunk(const Agent& agent, const Step& chunk) {
@@ -234,15 +261,11 @@ void Numbers::write_chunk(const Agent& agent, const Step& chunk) {
   Group& group = group_of(agent);
   const int columns = store_columns(c);
   for (int i = 0; i < kWaveRows; ++i) {
-    const int row = chunk.wave * kWaveRows + i;
-    for (int j = 0; j < columns; ++j) {
-      const ElementIndex at{chunk.tile.batch, chunk.tile.m_offset + group_row(agent) + row,
-                            outputs_of(c.epilogue, chunk.tile.n_offset) + chunk.column + j};
-      if (at.row >= work_.problem.m || at.column >= d_columns(work_.problem))
-        continue;  // TMA does not store it
-      const double value = epilogue(&group.sums[row * c.tile.n + first_sum(c, chunk.column + j)], at);
+    const std::vector<double> values =
+        outputs(agent, chunk.tile, chunk.wave * kWaveRows + i, chunk.column, columns);
+    for (int j = 0; j < static_cast<int>(values.size()); ++j) {
       const int to = is_swapped(c) ? j * kWaveRows + i : i * columns + j;
-      store_element(c.d, group.buffers[chunk.stage].bytes.data(), to, value);
+      store_element(c.d, group.buffers[chunk.stage].bytes.data(), to, values[static_cast<size_t>(j)]);
     }
   }
 }
@@ -303,18 +326,21 @@ void Numbers::store_direct(const Agent& agent, const Step& step) {
   const Tile& tile = step.tile;
   const KernelConfig& c = work_.config;
   stores_ += waves(c);
-  const std::vector<float>& sums = group_of(agent).sums;
+  const int together = writes_scales(c.epilogue) ? kScaleBlock : own_outputs(c);
   for (int row = 0; row < group_rows(c); ++row)
-    for (int column = 0; column < own_outputs(c); ++column) {
-      const ElementIndex at{tile.batch, tile.m_offset + group_row(agent) + row,
-                            outputs_of(c.epilogue, tile.n_offset) + column};
-      const i64 to = d_place(at);
-      if (to < 0 || (has_groups(c) && at.row >= tile.row_end)) continue;
-      const double value = epilogue(&sums[row * c.tile.n + first_sum(c, column)], at);
-      if (step.adds)
-        add_to_d(to, static_cast<float>(value));
-      else
-        store_element(c.d, work_.buffers.d, to, value);
+    for (int first = 0; first < own_outputs(c); first += together) {
+      if (has_groups(c) && tile.m_offset + group_row(agent) + row >= tile.row_end) continue;
+      const std::vector<double> values = outputs(agent, tile, row, first, together);
+      for (int i = 0; i < static_cast<int>(values.size()); ++i) {
+        const i64 to = d_place({tile.batch, tile.m_offset + group_row(agent) + row,
+                                outputs_of(c.epilogue, tile.n_offset) + first + i});
+        if (to < 0) continue;
+        const double value = values[static_cast<size_t>(i)];
+        if (step.adds)
+          add_to_d(to, static_cast<float>(value));
+        else
+          store_element(c.d, work_.buffers.d, to, value);
+      }
     }
 }
 

@@ -87,6 +87,9 @@ class Numbers final : public Observer {
   /// Returns the element of D. `sums` points to its accumulator; if gated, that of "up" is kGatedRows after
   /// it.
   double epilogue(const float* sums, const ElementIndex& at) const;
+  /// Returns up to `count` elements of D from this row and column of the group's part on, as they are stored;
+  /// fewer at the edge of D. With block scales of D they are one block, whose scale it stores.
+  std::vector<double> outputs(const Agent& agent, const Tile& tile, int row, int column, int count);
   void write_chunk(const Agent& agent, const Step& chunk);
   void store_direct(const Agent& agent, const Step& step);
   void clear_rest(const Agent& agent, const Step& step);

@@ -29,8 +29,12 @@ Result<void> check_buffers(const Work& work) {
     return missing("scale_a", "the epilogue scales rows");
   if (multiplies && scale_b_count(work.problem) > 0 && work.buffers.scale_b == nullptr)
     return missing("scale_b", "the epilogue scales columns");
-  if (e.scale_d != ScaleMode::none && work.buffers.scale_d == nullptr)
+  if (e.scale_d == ScaleMode::tensor && work.buffers.scale_d == nullptr)
     return missing("scale_d", "the epilogue divides by it");
+  if (writes_scales(e) && work.buffers.scale_out == nullptr)
+    return missing("scale_out", "the epilogue writes the scales of D");
+  if (e.row_factors && work.buffers.row_factors == nullptr)
+    return missing("row_factors", "the epilogue multiplies by them");
   if (e.bias != Bias::none && work.buffers.bias == nullptr) return missing("bias", "the epilogue adds it");
   if (reads_table(work.problem) && work.buffers.groups == nullptr)
     return missing("groups", "the problem has groups");

@@ -2,7 +2,7 @@
 // Turns an accumulator into a value of D: act(scale * acc + beta * C + bias), two neighbouring columns at a
 // time. A gated epilogue (Epilogue::gated) multiplies the values of two accumulators. Columns are then those
 // of the product: column j of D has "up" in column n / 2 + j. Operands are read only inside D; values outside
-// D are never stored.
+// D are never stored. Block scales of D are not applied here: they follow from the values (tile_store.cuh).
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -24,7 +24,8 @@ struct TensorScales {
 };
 struct RowScales {
   float upper, lower;
-  float upper_bias = 0, lower_bias = 0;  // with Bias::row
+  float upper_bias = 0, lower_bias = 0;      // with Bias::row
+  float upper_factor = 1, lower_factor = 1;  // with Epilogue::row_factors
 };
 /// Operands of two neighbouring columns, loaded once for all rows of a fragment.
 struct ColumnPair {
@@ -47,7 +48,7 @@ struct ElementWise {
   /// read_tensor_scales() in two steps, so that only the second waits for memory.
   SLUICE_DEVICE TensorScales load_tensor_scales() const {
     TensorScales scales;
-    if constexpr (kEpilogue.scale_d != ScaleMode::none)
+    if constexpr (kEpilogue.scale_d == ScaleMode::tensor)
       scales.d = load_element<DType::fp32>(params.scale_d, 0);
     if (params.alpha == 0.0f) return scales;
     if constexpr (kEpilogue.scale_a == ScaleMode::tensor)
@@ -60,7 +61,7 @@ struct ElementWise {
     tensor_scale = params.alpha;
     if constexpr (kEpilogue.scale_a == ScaleMode::tensor) tensor_scale *= scales.a;
     if constexpr (kEpilogue.scale_b == ScaleMode::tensor) tensor_scale *= scales.b;
-    if constexpr (kEpilogue.scale_d != ScaleMode::none) multiplier = 1.0f / scales.d;
+    if constexpr (kEpilogue.scale_d == ScaleMode::tensor) multiplier = 1.0f / scales.d;
   }
 
   // gemm.cuh reads scale vectors from shared memory (epilogue_vectors.cuh). sum_parts.cuh has few sums per
@@ -98,6 +99,10 @@ struct ElementWise {
   SLUICE_DEVICE float row_bias(int row) const {
     return row < params.m ? load_element<kEpilogue.bias_type>(params.bias, row) : 0;
   }
+  /// The factor of one row, with Epilogue::row_factors.
+  SLUICE_DEVICE float row_factor(const float* factors, int row) const {
+    return row < params.m ? load_element<DType::fp32>(factors, row) : 0;
+  }
   SLUICE_DEVICE ColumnPair columns(int column) const { return {column_scales(column), column_bias(column)}; }
 
   /// Two elements of C, for kernels with few sums per thread; zeros outside C. gemm.cuh loads C ahead instead
@@ -132,24 +137,40 @@ struct ElementWise {
   }
   /// Divides by scale_d in the same way as the quantiser (kernels/quantize.cuh).
   SLUICE_DEVICE Pair divided(const Pair& value) const {
-    if constexpr (kEpilogue.scale_d == ScaleMode::none) return value;
+    if constexpr (kEpilogue.scale_d != ScaleMode::tensor) return value;
     return {value.x * multiplier, value.y * multiplier};
   }
+  SLUICE_DEVICE static Pair weighted(const Pair& value, float factor) {
+    if constexpr (!kEpilogue.row_factors) return value;
+    return {value.x * factor, value.y * factor};
+  }
+  SLUICE_DEVICE Pair apply(Pair acc, float row_scale, const ColumnPair& operands, const Pair& c,
+                           float factor) const {
+    return divided(weighted(activated(scaled(acc, row_scale, operands, c)), factor));
+  }
   SLUICE_DEVICE Pair apply(Pair acc, float row_scale, const ColumnPair& operands, const Pair& c) const {
-    return divided(activated(scaled(acc, row_scale, operands, c)));
+    static_assert(!kEpilogue.row_factors);
+    return apply(acc, row_scale, operands, c, 1.0f);
   }
   /// One pair of D from the sums of gate and up; operands[0] is the gate's.
   SLUICE_DEVICE Pair apply_gated(const Pair& gate, const Pair& up, float row_scale,
-                                 const ColumnPair* operands) const {
+                                 const ColumnPair* operands, float factor) const {
     const Pair left = activated(scaled(gate, row_scale, operands[0], {}));
     const Pair right = scaled(up, row_scale, operands[1], {});
-    return divided({left.x * right.x, left.y * right.y});
+    return divided(weighted({left.x * right.x, left.y * right.y}, factor));
+  }
+  SLUICE_DEVICE Pair apply_gated(const Pair& gate, const Pair& up, float row_scale,
+                                 const ColumnPair* operands) const {
+    static_assert(!kEpilogue.row_factors);
+    return apply_gated(gate, up, row_scale, operands, 1.0f);
   }
   /// `sums`: four of one thread, the upper pair first.
   SLUICE_DEVICE FragmentPairs apply_to_fragment(const float* sums, const RowScales& scales,
                                                 const ColumnPair& operands, const FragmentPairs& c) const {
-    return {apply({sums[0], sums[1]}, scales.upper, of_row(operands, scales.upper_bias), c.upper),
-            apply({sums[2], sums[3]}, scales.lower, of_row(operands, scales.lower_bias), c.lower)};
+    return {apply({sums[0], sums[1]}, scales.upper, of_row(operands, scales.upper_bias), c.upper,
+                  scales.upper_factor),
+            apply({sums[2], sums[3]}, scales.lower, of_row(operands, scales.lower_bias), c.lower,
+                  scales.lower_factor)};
   }
   SLUICE_DEVICE static ColumnPair of_row(ColumnPair operands, float bias) {
     if constexpr (kEpilogue.bias == Bias::row) operands.bias = {bias, bias};
@@ -158,8 +179,8 @@ struct ElementWise {
   /// `sums`: eight of one thread, the gate's four first.
   SLUICE_DEVICE FragmentPairs apply_gated_to_fragment(const float* sums, const RowScales& scales,
                                                       const ColumnPair* operands) const {
-    return {apply_gated({sums[0], sums[1]}, {sums[4], sums[5]}, scales.upper, operands),
-            apply_gated({sums[2], sums[3]}, {sums[6], sums[7]}, scales.lower, operands)};
+    return {apply_gated({sums[0], sums[1]}, {sums[4], sums[5]}, scales.upper, operands, scales.upper_factor),
+            apply_gated({sums[2], sums[3]}, {sums[6], sums[7]}, scales.lower, operands, scales.lower_factor)};
   }
 };
 

@@ -8,32 +8,59 @@
 #include <sluice/device/epilogue/epilogue_vectors.cuh>
 #include <sluice/device/epilogue/fragment_store.cuh>
 #include <sluice/device/epilogue/residual.cuh>
+#include <sluice/device/math/quad_scale.cuh>
 #include <sluice/device/math/wgmma_ss.cuh>
 #include <sluice/device/optional_member.cuh>
 #include <sluice/device/row_end.cuh>
 
 namespace sluice {
 
-/// A thread's part of a row bias, loaded into registers while the tile is multiplied.
-template <KernelConfig kConfig>
-struct RowBias {
-  static constexpr bool kUsed = kConfig.epilogue.bias == Bias::row;
-  float upper[waves(kConfig)], lower[waves(kConfig)];
+/// One value for each of a thread's rows, loaded into registers while the tile is multiplied.
+template <int kWaves>
+struct RowValues {
+  float upper[kWaves], lower[kWaves];
 
-  /// `row`: the thread's first row of D.
-  SLUICE_DEVICE void read(const ElementWise<kConfig.epilogue>& ops, int row) {
+  /// `load`: of a row of D. `row`: the thread's first.
+  template <class Load>
+  SLUICE_DEVICE void read(int row, const Load& load) {
 #pragma unroll
-    for (int wave = 0; wave < waves(kConfig); ++wave) {
-      upper[wave] = ops.row_bias(row + wave * kWaveRows);
-      lower[wave] = ops.row_bias(row + wave * kWaveRows + 8);
+    for (int wave = 0; wave < kWaves; ++wave) {
+      upper[wave] = load(row + wave * kWaveRows);
+      lower[wave] = load(row + wave * kWaveRows + 8);
     }
   }
-  /// Selects without indexing, so that the bias stays in registers even if the loop over waves is not
+  /// Selects without indexing, so that the values stay in registers even if the loop over waves is not
   /// unrolled.
-  SLUICE_DEVICE void put(int wave, RowScales& rows) const {
+  SLUICE_DEVICE void put(int wave, float& of_upper, float& of_lower) const {
 #pragma unroll
-    for (int i = 0; i < waves(kConfig); ++i)
-      if (i == wave) rows.upper_bias = upper[i], rows.lower_bias = lower[i];
+    for (int i = 0; i < kWaves; ++i)
+      if (i == wave) of_upper = upper[i], of_lower = lower[i];
+  }
+};
+
+/// A thread's part of a row bias and of the factors of rows.
+template <KernelConfig kConfig>
+struct RowOperands {
+  static constexpr bool kBias = kConfig.epilogue.bias == Bias::row;
+  static constexpr bool kFactors = kConfig.epilogue.row_factors;
+  static constexpr bool kUsed = kBias || kFactors;
+
+  SLUICE_DEVICE void read(const ElementWise<kConfig.epilogue>& ops, int row) {
+    if constexpr (kBias) bias.read(row, [&](int r) { return ops.row_bias(r); });
+    if constexpr (kFactors) factors.read(row, [&](int r) { return ops.row_factor(given(ops.params), r); });
+  }
+  SLUICE_DEVICE void put(int wave, RowScales& rows) const {
+    if constexpr (kBias) bias.put(wave, rows.upper_bias, rows.lower_bias);
+    if constexpr (kFactors) factors.put(wave, rows.upper_factor, rows.lower_factor);
+  }
+
+  Optional<kBias, RowValues<waves(kConfig)>> bias;
+  Optional<kFactors, RowValues<waves(kConfig)>> factors;
+
+ private:
+  static SLUICE_DEVICE const float* given(const GemmParams& params) {
+    if constexpr (has_groups(kConfig)) return static_cast<const GroupedParams&>(params).row_factors;
+    return static_cast<const FactoredParams&>(params).row_factors;
   }
 };
 
@@ -48,7 +75,7 @@ struct TileStore {
   const ElementWise<kConfig.epilogue>& ops;
   const Accumulator<waves(kConfig), kConfig.tile.n>& sums;
   EpilogueVectors<kConfig> vectors;
-  const Optional<RowBias<kConfig>::kUsed, RowBias<kConfig>>& row_bias;
+  const RowOperands<kConfig>& rows;
   int group_row;  // the group's first row in the CTA's tile
 
   /// Writes one chunk of store_columns() columns, from `at` on, to the buffer that D's tensor map describes.
@@ -58,6 +85,17 @@ struct TileStore {
     constexpr int kAhead = unrolls_stores(kConfig) ? min(kGroups, kOperandsAhead) : kStep;
     const FragmentStore<kConfig.d, store_row_bytes(kConfig), is_swapped(kConfig)> store{buffer,
                                                                                         vectors.thread};
+    if constexpr (kQuantises) {
+      static_assert(kGroups == kBlockGroups, "a chunk is a block");
+      FragmentPairs block[kGroups];
+      quantise(tile, at, block);
+#pragma unroll
+      for (int i = 0; i < kGroups; i += 2) {
+        const FragmentPairs pairs[2] = {block[i], block[i + 1]};
+        store.write(i, pairs);
+      }
+      return;
+    }
     const RowScales scales = row_scales(at.wave);
     const auto write = [&](int first) {
       ColumnPair operands[kAhead * kSides];
@@ -108,6 +146,10 @@ struct TileStore {
 #pragma unroll kStoreUnroll
     for (int wave = 0; wave < waves(kConfig); ++wave) {
       if (live_rows <= wave * kWaveRows) continue;  // with a break the compiler would not unroll the loop
+      if constexpr (kQuantises) {
+        store_blocks(tile, wave);
+        continue;
+      }
       const RowScales scales = row_scales(wave);
 #pragma unroll kStoreUnroll
       for (int column = 0; column < own_outputs(kConfig); column += 8)
@@ -119,12 +161,13 @@ struct TileStore {
   static constexpr bool kResidual = kConfig.epilogue.residual;
   static constexpr bool kGated = kConfig.epilogue.gated;
   static constexpr int kSides = kGated ? 2 : 1;  // columns of the product per column of D
+  static constexpr bool kQuantises = writes_scales(kConfig.epilogue);
   // The store loops are unrolled completely or not at all (docs/findings/heavy-epilogues.md).
   static constexpr int kStoreUnroll = unrolls_stores(kConfig) ? 2 * kConfig.tile.n : 1;
   // Not after an exchange, where ptxas would serialise some products (C7515), and not with block scales,
-  // where one config spills.
+  // where one config spills. Results that are quantised take the place of their sums.
   static constexpr bool kIndexesSums =
-      unrolls_stores(kConfig) && kConfig.cluster.k == 1 && !is_block_scaled(kConfig.epilogue);
+      kQuantises || (unrolls_stores(kConfig) && kConfig.cluster.k == 1 && !is_block_scaled(kConfig.epilogue));
   // groups of 8 columns whose operands are loaded ahead, so that one wait covers eight loads
   static constexpr int kOperandsAhead = 8;
   using Residuals = typename ResidualRows<kConfig.epilogue>::Pairs;
@@ -141,13 +184,13 @@ struct TileStore {
     return outputs_of(kConfig.epilogue, tile.n_offset);
   }
   SLUICE_DEVICE RowScales row_scales(int wave) const {
-    RowScales rows{ops.tensor_scale, ops.tensor_scale};
+    RowScales of_rows{ops.tensor_scale, ops.tensor_scale};
     if constexpr (EpilogueVectors<kConfig>::kRows) {
       const RowScales staged = vectors.rows(fragment_row(wave) - group_row);
-      rows = {ops.tensor_scale * staged.upper, ops.tensor_scale * staged.lower};
+      of_rows = {ops.tensor_scale * staged.upper, ops.tensor_scale * staged.lower};
     }
-    if constexpr (RowBias<kConfig>::kUsed) row_bias.put(wave, rows);
-    return rows;
+    rows.put(wave, of_rows);
+    return of_rows;
   }
   /// Loads this thread's operands for the group of 8 columns of D at `column`: one ColumnPair per side.
   SLUICE_DEVICE void read_columns(int column, ColumnPair* operands) const {
@@ -181,6 +224,52 @@ struct TileStore {
         pairs[i] = ops.apply_gated_to_fragment(&acc[kSums * i], scales, &operands[kSides * i]);
       else
         pairs[i] = ops.apply_to_fragment(&acc[kSums * i], scales, operands[i], c);
+    }
+  }
+  /// The block of 128 columns at `at`, multiplied for e4m3. Stores its scales.
+  SLUICE_DEVICE void quantise(const Tile& tile, const GroupAt& at,
+                              FragmentPairs (&block)[kBlockGroups]) const {
+    constexpr int kStep = 2;
+    const RowScales scales = row_scales(at.wave);
+#pragma unroll
+    for (int i = 0; i < kBlockGroups; i += kStep) {
+      const GroupAt first{at.wave, at.column + i * 8};
+      ColumnPair operands[kStep * kSides];
+      Residuals residuals[kResidual ? kStep : 1];
+      FragmentPairs pairs[kStep];
+#pragma unroll
+      for (int j = 0; j < kStep; ++j) {
+        read_columns(first.column + j * 8, &operands[kSides * j]);
+        if constexpr (kResidual) residual_rows(tile, first, 8 * kStep).read(j * 8, residuals[j]);
+      }
+      epilogue<kStep>(pairs, first, scales, operands, residuals);
+#pragma unroll
+      for (int j = 0; j < kStep; ++j) block[i + j] = pairs[j];
+    }
+    const int column = first_output(tile) + at.column, columns = outputs_of(kConfig.epilogue, params.n);
+    const QuadScales found = quantise_block(block, columns - fragment_column(column));
+    // The first two threads of a quad store one each.
+    const int which = threadIdx.x % 4, row = tile.m_offset + fragment_row(at.wave) + 8 * which;
+    if (which > 1 || row >= row_end_of<kConfig>(params, tile) || column >= columns) return;
+    const i64 in_matrices = i64{row_matrix_of<kConfig>(tile)} * params.m + row;
+    float* const to = const_cast<float*>(params.scale_d);
+    to[in_matrices * ceil_div(columns, kScaleBlock) + column / kScaleBlock] =
+        which == 0 ? found.upper : found.lower;
+  }
+  /// store_direct() of one wave with block scales of D.
+  SLUICE_DEVICE void store_blocks(const Tile& tile, int wave) const {
+    const int row = tile.m_offset + fragment_row(wave);
+    const int end = row_end_of<kConfig>(params, tile), matrix = row_matrix_of<kConfig>(tile);
+#pragma unroll
+    for (int first = 0; first < own_outputs(kConfig); first += kScaleBlock) {
+      FragmentPairs block[kBlockGroups];
+      quantise(tile, {wave, first}, block);
+#pragma unroll
+      for (int i = 0; i < kBlockGroups; ++i) {
+        const int column = first_output(tile) + fragment_column(first + 8 * i);
+        store_pair<kConfig.d, kConfig.epilogue>(params, {row, column, matrix}, block[i].upper, end);
+        store_pair<kConfig.d, kConfig.epilogue>(params, {row + 8, column, matrix}, block[i].lower, end);
+      }
     }
   }
   SLUICE_DEVICE void store_group(const Tile& tile, const GroupAt& at, const RowScales& scales) const {

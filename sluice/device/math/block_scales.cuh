@@ -2,7 +2,8 @@
 // Block scales on their way from the caller's row-major arrays to the accumulators. Two warps copy the scales
 // of a k-tile (128 of k) to shared memory for each stage (ScaleLoader); math warps read them there
 // (ScaleReader). A slot holds one scale per row of the CTA tile, followed by one per part of its columns. A
-// part lies within a single 128-column block of B (spec/smem_layout.h).
+// part lies within a single 128-column block of B; a gated tile has parts of both halves
+// (spec/smem_layout.h).
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -31,7 +32,7 @@ class ScaleLoader {
       sources_[i] = params.scale_a + (i64{row_matrix_of<kConfig>(tile)} * params.m + row) * k_blocks_;
     }
     const int blocks = ceil_div(params.n, kScaleBlock);
-    const int block = min((tile.n_offset + lane * scale_part_columns(kConfig)) / kScaleBlock, blocks - 1);
+    const int block = scale_block_of(kConfig, params.n, tile.n_offset, lane);
     sources_[kRowsPerLane] = params.scale_b + (i64{tile.batch} * blocks + block) * k_blocks_;
     aligned_ = k_blocks_ % kRun == 0 && reinterpret_cast<u64>(params.scale_a) % 16 == 0 &&
                reinterpret_cast<u64>(params.scale_b) % 16 == 0;
@@ -106,7 +107,7 @@ class ScaleReader {
   }
   /// The factor of sum `i` of a wave (fragment order: device/ptx/wgmma.cuh).
   SLUICE_DEVICE float of(int wave, int i) const {
-    return rows_[wave][i % 4 / 2] * parts_[i / 4 * 8 / scale_part_columns(kConfig)];
+    return rows_[wave][i % 4 / 2] * parts_[scale_part_of(kConfig, i / 4 * 8)];
   }
 
  private:

@@ -127,6 +127,10 @@ Result<void> check_conv_types(const Conv& v, DType inputs, DType output, const E
                     ": it must be bf16, fp16 or fp32");
   if (e.gated || is_block_scaled(e) || e.scale_b == ScaleMode::block)
     return bad_type("a convolution takes no gate and no block scales: leave them out");
+  if (writes_scales(e) || e.row_factors)
+    return bad_type(
+        "a convolution computes no scales of its result and takes no row_factors: quantise, or multiply, the "
+        "result by a kernel of its own");
   const bool plain = e.bias == Bias::none && e.activation == Activation::none &&
                      e.scale_a == ScaleMode::none && e.scale_b == ScaleMode::none;
   if (v.op != ConvOp::fprop && !plain)

@@ -110,6 +110,8 @@ const char* why_not_plain(const Problem& p, const PlanOverrides& o) {
   if (o.swapped.value_or(false)) return "plain schedules do not swap operands";
   if (p.a.major != Major::k || p.b.major != Major::k) return "plain needs K-major operands";
   if (is_block_scaled(p.epilogue)) return "plain has no block scales";
+  if (writes_scales(p.epilogue)) return "plain computes no scales of D";
+  if (p.epilogue.row_factors) return "plain has no factors of rows";
   if (loads_strided(with_strides(p)))
     return "plain copies 16 bytes at a time, and A or B is not aligned to them";
   if (o.store == StorePath::tma) return "plain stores direct";

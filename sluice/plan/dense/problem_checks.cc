@@ -129,13 +129,42 @@ Result<void> check_gated(const Problem& p) {
         "the product is gated and D takes a residual or an update: it must be overwritten; add in a kernel "
         "of its "
         "own");
-  if (is_block_scaled(p.epilogue))
-    return bad_type(
-        "the product is gated and has block scales: it must have scales for a tensor or vectors; leave the "
-        "gate to "
-        "the quantiser");
+  if (is_block_scaled(p.epilogue) && p.n % kGatedScaleUnit != 0)
+    return Error{ErrorCode::invalid_size,
+                 "n = " + std::to_string(p.n) +
+                     " of a gated product with block scales must be a multiple of " +
+                     std::to_string(kGatedScaleUnit) +
+                     ": no 128 rows of B may have some of the gate and some of up; pad both halves"};
   if (p.b.major != Major::k)
     return bad_type("the product is gated and B is mn-major: it must be k-major; store B as n rows of k");
+  return {};
+}
+
+/// Checks the scales of D and the factors of rows.
+Result<void> check_results(const Problem& p) {
+  const ScaleMode scale_d = p.epilogue.scale_d;
+  if (scale_d == ScaleMode::vector)
+    return bad_type(
+        "scale_d is vector: it must be none, tensor (one for all of D) or block (computed for each 128 "
+        "columns "
+        "of a row); quantise whole rows by a kernel of their own");
+  if (scale_d != ScaleMode::none && p.d.type != DType::e4m3)
+    return bad_type(std::string("D is ") + name_of(p.d.type) +
+                    " and there is a scale_d: it must be e4m3; leave out the scale, or store e4m3");
+  if (writes_scales(p.epilogue) && is_conv(p.conv))
+    return bad_type(
+        "scale_d is block and the product is a convolution: it must be none or tensor; quantise y by a "
+        "kernel "
+        "of its own");
+  if (!p.epilogue.row_factors) return {};
+  if (is_conv(p.conv))
+    return bad_type(
+        "the product is a convolution and has row_factors: leave them out, or multiply y by them");
+  if (adds(p.epilogue))
+    return bad_type(
+        "update is add and there are row_factors: the result must be stored; multiply rows of A instead, or "
+        "use "
+        "set");
   return {};
 }
 
@@ -179,12 +208,7 @@ Result<void> check_types(const Problem& p) {
           "update is add and there is a bias or activation: it must be D += the scaled product; use "
           "residual C with beta for more");
   }
-  if (p.epilogue.scale_d != ScaleMode::none && p.epilogue.scale_d != ScaleMode::tensor)
-    return bad_type(std::string("scale_d is ") + name_of(p.epilogue.scale_d) +
-                    ": it must be none or tensor, one for all of D; quantise D by a kernel of its own");
-  if (p.epilogue.scale_d != ScaleMode::none && p.d.type != DType::e4m3)
-    return bad_type("D is " + d +
-                    " and there is a scale_d: it must be e4m3; leave out the scale, or store e4m3");
+  SLUICE_TRY(check_results(p));
   SLUICE_TRY(check_gated(p));
   if (!gemm_supports(p)) return bad_type("no kernel takes " + a + " x " + b + " -> " + d);
   return {};

@@ -23,7 +23,8 @@ i64 k_tiles_of(const Problem& p, const KernelConfig& c) {
 std::vector<Combine> combines_of_parts(const Problem& p) {
   if (adds_in_any_order(p)) return {Combine::add};
   if (p.conv.op == ConvOp::dgrad && p.batch > 1) return {Combine::none};  // the phases of dx differ in k
-  if (p.epilogue.gated) return {Combine::last_arriver};  // the only one that spec/validate.h allows
+  if (writes_scales(p.epilogue)) return {Combine::none};  // the only ones that spec/validate.h allows
+  if (p.epilogue.gated || p.epilogue.row_factors) return {Combine::last_arriver};
   return {Combine::last_arriver, Combine::separate};
 }
 

@@ -95,7 +95,8 @@ struct FieldsOf<Epilogue> {
                                             field("update", &Epilogue::update),
                                             younger("gated", &Epilogue::gated),
                                             younger("scale_d", &Epilogue::scale_d),
-                                            younger("residual_last", &Epilogue::residual_last)};
+                                            younger("residual_last", &Epilogue::residual_last),
+                                            younger("row_factors", &Epilogue::row_factors)};
 };
 
 template <>

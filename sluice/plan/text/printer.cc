@@ -31,6 +31,7 @@ std::string short_epilogue(const Epilogue& e) {
   if (adds(e)) out += " update:add";
   if (e.gated) out += " gated";
   if (e.scale_d != ScaleMode::none) out += std::string(" scale_d:") + name_of(e.scale_d);
+  if (e.row_factors) out += " row_factors";
   return out;
 }
 

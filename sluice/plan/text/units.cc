@@ -19,6 +19,7 @@ std::string wgmma_include(int columns) {
 /// Returns the type of the kernel's parameter.
 const char* params_type(const KernelConfig& config) {
   if (reads_table(config)) return "sluice::GroupedParams";
+  if (config.epilogue.row_factors) return "sluice::FactoredParams";
   if (config.conv.op == ConvOp::none) return "sluice::GemmParams";
   return config.conv.phased ? "sluice::PhasedParams" : "sluice::ConvParams";
 }

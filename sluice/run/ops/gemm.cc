@@ -128,7 +128,7 @@ namespace gemm {
 
 Pointers pointers_of(const Args& x) {
   Pointers p{.at = {x.a, x.b, x.c, x.d, x.bias, x.scale_a, x.scale_b, x.scale_d, x.gamma, x.groups,
-                    x.workspace.data},
+                    x.scale_out, x.row_factors, x.workspace.data},
              .workspace_bytes = x.workspace.bytes,
              .names = x.names,
              .named = x.names != nullptr ? kNamed : 0};
@@ -153,7 +153,9 @@ Args args_at(const Problem& problem, const Pointers& p) {
           .scale_a = floats(kScaleA),
           .scale_b = floats(kScaleB),
           .scale_d = floats(kScaleD),
+          .scale_out = const_cast<float*>(floats(kScaleOut)),
           .bias = p.at[kBias],
+          .row_factors = floats(kRowFactors),
           .groups = static_cast<const int*>(p.at[kGroups]),
           .gamma = p.at[kGamma],
           .beta = problem.epilogue.residual ? 1.0f : 0.0f};
@@ -227,7 +229,7 @@ Result<void> Gemm::enqueue(const Prepared<Gemm>& kernel, const BoundCall& call, 
   params.d = args.d;
   params.scale_a = args.scale_a;
   params.scale_b = args.scale_b;
-  params.scale_d = args.scale_d;
+  params.scale_d = writes_scales(kernel.plan.config.epilogue) ? args.scale_out : args.scale_d;
   params.bias = args.bias;
   params.alpha = args.alpha;
   params.beta = args.beta;
@@ -238,6 +240,9 @@ Result<void> Gemm::enqueue(const Prepared<Gemm>& kernel, const BoundCall& call, 
     grouped.group_numbers = args.groups;
     grouped.group_pitch = kernel.plan.problem.groups.pitch;
     grouped.group_total = static_cast<int>(group_total(kernel.plan.problem));
+    grouped.row_factors = args.row_factors;
+  } else if (kernel.plan.config.epilogue.row_factors) {
+    std::launder(reinterpret_cast<FactoredParams*>(copied))->row_factors = args.row_factors;
   }
   const DriverApi& api = kernel.api();
   SLUICE_TRY(set_addresses(api, params, kernel, args));

@@ -15,7 +15,22 @@ namespace sluice {
 namespace gemm {
 
 /// The order of the operand table: that of Args::names, then the workspace.
-enum Index { kA, kB, kC, kD, kBias, kScaleA, kScaleB, kScaleD, kGamma, kGroups, kWorkspace, kOperandCount };
+enum Index {
+  kA,
+  kB,
+  kC,
+  kD,
+  kBias,
+  kScaleA,
+  kScaleB,
+  kScaleD,
+  kGamma,
+  kGroups,
+  kScaleOut,
+  kRowFactors,
+  kWorkspace,
+  kOperandCount
+};
 inline constexpr int kNamed = kWorkspace;  // operands that a caller may name
 static_assert(kOperandCount <= Operands::kMost);
 

@@ -186,12 +186,25 @@ Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspac
          .used = scale_b_count(p) > 0,
          .without = for_epilogue},
         {scale_b_count(p)});
-  o.add(
-      {.name = "scale_d", .type = DType::fp32, .used = e.scale_d != ScaleMode::none, .without = for_epilogue},
-      {1});
+  o.add({.name = "scale_d",
+         .type = DType::fp32,
+         .used = e.scale_d == ScaleMode::tensor,
+         .without = for_epilogue},
+        {1});
   o.add({.name = "gamma", .used = false}, {});
   // Four bytes per group. Read even if alpha = 0: it says which rows of D exist.
   o.add({.name = "groups", .type = DType::fp32, .used = reads_table(p)}, {p.batch});
+  o.add({.name = "scale_out",
+         .role = Role::write,
+         .type = DType::fp32,
+         .used = scale_out_count(p) > 0,
+         .without = ", or plan with scale_d none or tensor"},
+        {scale_out_count(p)});
+  o.add({.name = "row_factors",
+         .type = DType::fp32,
+         .used = row_factor_count(p) > 0,
+         .without = ", or plan without row_factors"},
+        {row_factor_count(p)});
   o.add({.name = "the workspace",
          .role = Role::scratch,
          .used = workspace > 0,

@@ -79,7 +79,7 @@ struct Operand {
 
 class Operands {
  public:
-  static constexpr int kMost = 12;
+  static constexpr int kMost = 16;
 
   void add(const Operand& operand, const Extents& extents);
   /// Error invalid_size: a used operand ends past 2^63 bytes.

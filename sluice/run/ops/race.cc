@@ -112,7 +112,7 @@ Result<RaceMemory> RaceMemory::create(const Device& device, const Operands& oper
     made.offsets_[static_cast<size_t>(i)] = made.copy_bytes_;
     const i64 bytes = span_bytes(operands[i].memory);
     if (bytes > kMostRaceBytes - made.copy_bytes_ - kOperandAlign) return too_large();
-    if (operands[i].role == Role::write) {
+    if (operands[i].role == Role::write && made.result_bytes_ == 0) {  // D, not the scales beside it
       made.result_ = {.type = operands[i].type.value_or(DType::fp32), .memory = operands[i].memory};
       made.result_offset_ = made.copy_bytes_;
       made.result_bytes_ = bytes;
