@@ -9,7 +9,7 @@ namespace sluice {
 
 /// A list of fixed capacity, so that it can be built at compile time.
 struct ConfigList {
-  static constexpr int kCapacity = 704;  // bounds the time of the compile gate: about 0.5 s per config
+  static constexpr int kCapacity = 768;  // bounds the time of the compile gate: about 0.5 s per config
   KernelConfig items[kCapacity]{};
   int count = 0;
 
@@ -29,6 +29,65 @@ inline constexpr BaseConfig kRepresentatives[] = {
     {Schedule::ping_pong, 128, 192},   {Schedule::ping_pong, 128, 208},   {Schedule::cooperative, 128, 256},
     {Schedule::cooperative, 256, 128}, {Schedule::cooperative, 256, 192},
 };
+
+/// Products of experts: gates with block scales, block scales of D that the kernel computes, and factors of
+/// rows, on every tile that has room for them.
+constexpr void add_experts(ConfigList& list) {
+  constexpr BaseConfig kBases[] = {{Schedule::ping_pong, 64, 128},
+                                   {Schedule::ping_pong, 64, 256},
+                                   {Schedule::ping_pong, 128, 128},
+                                   {Schedule::cooperative, 128, 128},
+                                   {Schedule::cooperative, 128, 256}};
+  const Epilogue blocks{.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
+  const auto problem = [](DType in, DType out, const Epilogue& e) {
+    return Problem{.a = {.type = in}, .b = {.type = in}, .d = {.type = out}, .epilogue = e};
+  };
+  const auto add = [&](const Problem& p, const BaseConfig& base, const ClusterShape& cluster = {1, 1},
+                       StorePath store = StorePath::tma) { list.add(config_for(p, base, cluster, store)); };
+  const DType e4m3 = DType::e4m3, bf16 = DType::bf16;
+  for (const BaseConfig& base : kBases) {
+    Epilogue swiglu = blocks;
+    swiglu.gated = true;
+    swiglu.activation = Activation::silu;
+    add(problem(e4m3, bf16, swiglu), base, {1, 2});
+    swiglu.row_factors = true;
+    add(problem(e4m3, bf16, swiglu), base, {1, 1}, StorePath::direct);
+    swiglu.row_factors = false;
+    swiglu.scale_d = ScaleMode::block;
+    add(problem(e4m3, e4m3, swiglu), base, {1, 2});
+    add(problem(e4m3, e4m3, swiglu), base, {1, 1}, StorePath::direct);
+    swiglu.bias = Bias::column;
+    swiglu.row_factors = true;
+    add(problem(e4m3, e4m3, swiglu), base);
+
+    Epilogue quantised = blocks;
+    quantised.scale_d = ScaleMode::block;
+    add(problem(e4m3, e4m3, quantised), base,
+        base.tile_m * base.tile_n < 128 * 128 ? ClusterShape{2, 1} : ClusterShape{1, 2});
+    quantised = {.scale_a = ScaleMode::vector,
+                 .scale_b = ScaleMode::vector,
+                 .bias = Bias::column,
+                 .activation = Activation::gelu,
+                 .residual = true,
+                 .c_type = DType::fp32,
+                 .scale_d = ScaleMode::block};
+    add(problem(e4m3, e4m3, quantised), base);
+    add(problem(bf16, e4m3, quantised), base, {1, 1}, StorePath::direct);
+    quantised.residual = false;
+    quantised.gated = true;
+    add(problem(bf16, e4m3, quantised), base);
+
+    Epilogue routed = blocks;
+    routed.row_factors = true;
+    add(problem(e4m3, bf16, routed), base, {1, 2});
+    routed = {.scale_a = ScaleMode::vector,
+              .bias = Bias::column,
+              .activation = Activation::silu,
+              .residual = true,
+              .row_factors = true};
+    add(problem(bf16, DType::fp32, routed), base);
+  }
+}
 
 /// Convolutions of the compile gate: each op, number of axes and loader, on the tiles with the largest
 /// accumulators, and with each way to combine and to store.
@@ -275,6 +334,7 @@ constexpr ConfigList registered_configs() {
   }
   add_convs(list);
   add_strided(list);
+  add_experts(list);
   return list;
 }
 

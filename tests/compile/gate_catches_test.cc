@@ -252,6 +252,33 @@ TEST_F(GateCatches, nothing_in_good_groups) {
   }
 }
 
+/// Both products of an expert in groups, by each schedule and store.
+TEST_F(GateCatches, nothing_in_good_groups_of_experts) {
+  const Epilogue blocks{.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
+  Epilogue swiglu = blocks, full = blocks, quantised = blocks, routed = blocks;
+  swiglu.gated = full.gated = true;
+  swiglu.activation = full.activation = Activation::silu;
+  swiglu.scale_d = full.scale_d = quantised.scale_d = ScaleMode::block;
+  full.bias = Bias::column;
+  full.row_factors = routed.row_factors = true;
+  for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative})
+    for (const StorePath store : {StorePath::tma, StorePath::direct})
+      for (const Epilogue& e : {swiglu, full, quantised, routed}) {
+        KernelConfig config{.schedule = schedule,
+                            .tile = {schedule == Schedule::ping_pong ? 64 : 128, 256, 128},
+                            .a = DType::e4m3,
+                            .b = DType::e4m3,
+                            .d = writes_scales(e) ? DType::e4m3 : DType::bf16,
+                            .promotes = true,
+                            .store = store,
+                            .epilogue = e,
+                            .groups = {GroupKind::ends, 512}};
+        config.stages = max_stages(config);
+        ASSERT_EQ(validate(config), nullptr) << validate(config);
+        EXPECT_EQ(faults(unit_text(config), config), std::vector<std::string>{}) << unit_text(config);
+      }
+}
+
 TEST_F(GateCatches, a_gathered_operand_that_is_not_gathered) {
   const std::string header = "sluice/device/ptx/tma_im2col.cuh";
   const auto left_out = faults(

@@ -34,10 +34,13 @@ void make_adding(Dice& dice, KernelConfig& c) {
   if (c.combine != Combine::none && dice.one_in(2)) c.combine = Combine::add;
 }
 
-/// Where possible, gives half of the configs a scale of D and a quarter a gate.
+/// Where possible, gives half of the configs a scale of D or block scales of D, a quarter a gate, and an
+/// eighth factors of rows.
 void make_fused(Dice& dice, KernelConfig& c) {
-  if (c.d == DType::e4m3 && dice.one_in(2)) c.epilogue.scale_d = ScaleMode::tensor;
-  if (c.b_major != Major::k || is_block_scaled(c.epilogue) || !dice.one_in(4)) return;
+  if (c.d == DType::e4m3 && dice.one_in(2))
+    c.epilogue.scale_d = dice.one_in(2) && !is_plain(c.schedule) ? ScaleMode::block : ScaleMode::tensor;
+  if (!is_plain(c.schedule) && dice.one_in(8)) c.epilogue.row_factors = true;
+  if (c.b_major != Major::k || !dice.one_in(4)) return;
   c.epilogue.gated = true;
   c.epilogue.residual = false;
   c.epilogue = canonical(c.epilogue);
@@ -79,7 +82,8 @@ KernelConfig random_plain_config(Dice& dice, std::initializer_list<Activation> a
   c.promotes = false;
   c.store = StorePath::direct;
   c.combine = Combine::none;
-  if (is_block_scaled(c.epilogue)) c.epilogue = random_epilogue(dice, activations);
+  if (is_block_scaled(c.epilogue) || writes_scales(c.epilogue) || c.epilogue.row_factors)
+    c.epilogue = random_epilogue(dice, activations);
   make_fused(dice, c);
   if (c.schedule == Schedule::plain_wgmma && dice.one_in(2)) c.tile.n = 16 * dice.between(1, 16);
   c.warps = dice.any_of(kWarps);

@@ -142,6 +142,108 @@ TEST_F(gated, activations_are_within_their_bounds) {
   expect_right(all, Judge::bounded);
 }
 
+/// Gates with block scales, block scales of D with and without a gate, and factors of rows, on every
+/// schedule, store path and cluster that has them.
+std::vector<Fused> expert_products() {
+  const Schedule ping_pong = Schedule::ping_pong, cooperative = Schedule::cooperative;
+  const PlanOverrides kernels[] = {
+      {.schedule = ping_pong, .tile_m = 64, .tile_n = 256},
+      {.schedule = ping_pong, .tile_m = 64, .tile_n = 256, .cluster = ClusterShape{1, 2}},
+      {.schedule = ping_pong, .tile_m = 64, .tile_n = 256, .store = StorePath::direct},
+      {.schedule = cooperative, .tile_m = 128, .tile_n = 256},
+      {.schedule = cooperative, .tile_m = 128, .tile_n = 256, .cluster = ClusterShape{1, 2}},
+      {.schedule = cooperative, .tile_m = 128, .tile_n = 256, .store = StorePath::direct}};
+  std::vector<Fused> all;
+  int turn = 0;
+  for (const i64 m : {1, 33, 100, 300})
+    for (const PlanOverrides& kernel : kernels)
+      for (const bool gated : {false, true})
+        for (const bool blocks : {false, true}) {
+          ++turn;
+          Problem p = product(m, blocks && gated ? 512 : 352, 1104, DType::e4m3, DType::e4m3);
+          p.accumulate = Accumulate::promoted;
+          p.epilogue = {.activation = turn % 2 == 0 ? Activation::none : Activation::relu,
+                        .gated = gated,
+                        .scale_d = ScaleMode::block};
+          if (blocks) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::block;
+          if (!blocks && turn % 3 == 0) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::vector;
+          if (turn % 4 < 2) p.epilogue.bias = Bias::column;
+          if (turn % 5 < 2) p.epilogue.row_factors = true;
+          if (turn % 7 == 0) p.batch = 2;
+          all.push_back({p, kernel});
+          if (p.epilogue.bias != Bias::none) continue;  // others have no room for it beside a gate
+          p.d.type = turn % 2 == 0 ? DType::bf16 : DType::fp32;
+          p.epilogue.scale_d = ScaleMode::none;
+          all.push_back({p, kernel});
+        }
+  return all;
+}
+
+TEST_F(gated, products_of_experts_are_exact) {
+  expect_right(expert_products(), Judge::exact);
+}
+
+TEST_F(gated, products_of_experts_are_within_their_bounds) {
+  std::vector<Fused> all = expert_products();
+  for (Fused& one : all)
+    one.problem.epilogue.activation = one.problem.m == 33 ? Activation::none : Activation::silu;
+  expect_right(all, Judge::bounded);
+}
+
+/// The wide product stores fp32, so the quantiser starts from the values that the epilogue has. Both have
+/// whole sums, so their tiles may differ.
+TEST_F(gated, block_scales_of_d_are_what_the_quantiser_makes) {
+  const i64 m = 131, n = 512, columns = 256, blocks = 2;
+  for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative}) {
+    Problem wide = product(m, n, 384, DType::e4m3, DType::fp32);
+    wide.epilogue = {.scale_a = ScaleMode::block,
+                     .scale_b = ScaleMode::block,
+                     .activation = Activation::silu,
+                     .gated = true};
+    Problem narrow = wide;
+    narrow.d.type = DType::e4m3;
+    narrow.epilogue.scale_d = ScaleMode::block;
+    const auto verifier = Verifier::create(device());
+    ASSERT_TRUE(ok(verifier));
+    const auto data = verifier->make_data(wide, {.a = {.magnitude = 1}, .b = {.magnitude = 2}}, nullptr);
+    const auto fused = DeviceBuffer::allocate(device(), m * columns),
+               apart = DeviceBuffer::allocate(device(), m * columns),
+               fused_scales = DeviceBuffer::allocate(device(), 4 * m * blocks),
+               apart_scales = DeviceBuffer::allocate(device(), 4 * m * blocks);
+    const auto quantizer = Quantizer::create(device(), DType::fp32, Granularity::row_block);
+    ASSERT_TRUE(ok(data) && ok(fused) && ok(apart) && ok(fused_scales) && ok(apart_scales) && ok(quantizer));
+    const auto run = [&](const Problem& p, void* d) -> Result<void> {
+      const auto plan = gemm::plan(p, device().info(), {.schedule = schedule});
+      if (!plan) return plan.error();
+      const auto kernel = gemm::prepare(device(), *plan);
+      if (!kernel) return kernel.error();
+      gemm::Args args = data->args();
+      args.d = d;
+      args.scale_out = static_cast<float*>(fused_scales->data());
+      const auto workspace = Workspace::create(device(), plan->workspace_bytes);
+      if (!workspace) return workspace.error();
+      args.workspace = workspace->view();
+      if (const auto done = gemm::launch(*kernel, args, nullptr); !done) return done;
+      return synchronize(device());
+    };
+    ASSERT_TRUE(ok(run(wide, data->args().d)) && ok(run(narrow, fused->data())));
+    ASSERT_TRUE(ok(quantizer->launch({m, columns},
+                                     {.input = data->args().d,
+                                      .output = apart->data(),
+                                      .scales = static_cast<float*>(apart_scales->data())},
+                                     nullptr)));
+    ASSERT_TRUE(ok(synchronize(device())));
+    std::vector<u8> x(static_cast<size_t>(m * columns)), y(x.size());
+    std::vector<float> of_x(static_cast<size_t>(m * blocks)), of_y(of_x.size());
+    ASSERT_TRUE(ok(fused->download(x.data(), m * columns)) && ok(apart->download(y.data(), m * columns)) &&
+                ok(fused_scales->download(of_x.data(), 4 * m * blocks)) &&
+                ok(apart_scales->download(of_y.data(), 4 * m * blocks)));
+    EXPECT_EQ(x, y) << name_of(schedule);
+    EXPECT_EQ(of_x, of_y) << name_of(schedule);
+    EXPECT_NE(std::count(of_x.begin(), of_x.end(), of_x[0]), m * blocks) << "all the same shows nothing";
+  }
+}
+
 /// Sums are whole numbers that bf16 can hold, so the quantiser and the epilogue start from equal values. The
 /// scale is not a power of two.
 TEST_F(gated, a_scale_of_d_is_what_the_quantiser_does_with_it) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of groups on the GPU against the reference, bit by bit: whole numbers, so that every sum is exact.
-// D and the rows of A, or of k, that belong to no group are NaN. Tables are random, at the edges, and any
-// numbers at all; a graph is replayed with table after table. To see it fail: take a TMA store for every
-// chunk in Machine::issue_store, or leave the barrier out of Machine::read_list.
+// D, its block scales, and the rows of A, or of k, that belong to no group are NaN. Tables are random, at the
+// edges, and any numbers at all; a graph is replayed with table after table. To see it fail: take a TMA store
+// for every chunk in Machine::issue_store, leave the barrier out of Machine::read_list, or compare the row
+// with params.m in TileStore::quantise.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -79,6 +80,10 @@ class group_products : public GpuTest {
     args.groups =
         static_cast<const int*>(on_gpu(tables.front().numbers.data(), 4 * tables.front().numbers.size()));
     const size_t table_place = held.size() - 1;
+    args.row_factors = floats(o.row_factors);
+    args.scale_out = const_cast<float*>(floats(o.scale_out));
+    const size_t scales_place = held.size() - 1;
+    const i64 scale_bytes = static_cast<i64>(4 * o.scale_out.size());
     const auto stream = StreamHandle::create(device());
     ASSERT_TRUE(ok(stream));
     const auto graph =
@@ -95,11 +100,20 @@ class group_products : public GpuTest {
       ASSERT_TRUE(ok(held[b_place].upload(o.b.data(), static_cast<i64>(o.b.size()))));
       ASSERT_TRUE(ok(held[d_place].upload(o.d.data(), static_cast<i64>(o.d.size()))));
       ASSERT_TRUE(ok(held[table_place].upload(t.numbers.data(), static_cast<i64>(4 * t.numbers.size()))));
+      std::fill(o.scale_out.begin(), o.scale_out.end(), std::numeric_limits<float>::quiet_NaN());
+      std::vector<float> found_scales = o.scale_out;
+      if (scale_bytes > 0) {
+        ASSERT_TRUE(ok(held[scales_place].upload(o.scale_out.data(), scale_bytes)));
+      }
       ASSERT_TRUE(ok(graph->launch(stream->get())));
       ASSERT_TRUE(ok(stream->synchronize()));
       ASSERT_TRUE(ok(held[d_place].download(found.data(), static_cast<i64>(found.size()), 0)));
       reference_gemm(o.problem, o.buffers(expected), 1.0f, 1.0f);
       ASSERT_EQ(std::memcmp(found.data(), expected.data(), found.size()), 0) << describe(*plan);
+      if (scale_bytes == 0) continue;
+      ASSERT_TRUE(ok(held[scales_place].download(found_scales.data(), scale_bytes, 0)));
+      ASSERT_EQ(std::memcmp(found_scales.data(), o.scale_out.data(), static_cast<size_t>(scale_bytes)), 0)
+          << describe(*plan);
     }
     record("cases", static_cast<i64>(tables.size()));
   }
@@ -163,6 +177,26 @@ TEST_F(group_products, sum_over_groups_with_every_schedule_store_and_cluster) {
   gradients.m = 136;
   gradients.a.major = gradients.b.major = Major::mn;
   check(gradients, along_k(several(200, 4)), {});
+}
+
+/// Both products of experts: gate and up with block scales, quantised by 1 x 128; and times the router's
+/// weights.
+TEST_F(group_products, of_experts_are_exact) {
+  const Epilogue blocks{.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
+  Epilogue swiglu = blocks, quantised = blocks, routed = blocks;
+  swiglu.gated = true;
+  swiglu.activation = Activation::relu;
+  routed.row_factors = true;
+  for (const Schedule schedule : {Schedule::ping_pong, Schedule::cooperative})
+    for (const StorePath store : {StorePath::tma, StorePath::direct}) {
+      const PlanOverrides overrides{.schedule = schedule, .store = store};
+      check(product(512, 384, DType::e4m3, DType::bf16, swiglu), several(number(1, 30), 4), overrides);
+      check(product(400, 512, DType::e4m3, DType::fp32, routed), several(number(1, 30), 4), overrides);
+      swiglu.scale_d = quantised.scale_d = ScaleMode::block;
+      check(product(512, 384, DType::e4m3, DType::e4m3, swiglu), several(number(1, 30), 4), overrides);
+      check(product(272, 384, DType::e4m3, DType::e4m3, quantised), several(number(1, 30), 4), overrides);
+      swiglu.scale_d = ScaleMode::none;
+    }
 }
 
 TEST_F(group_products, take_up_to_a_thousand_groups) {

@@ -121,9 +121,8 @@ const Names kInNoDenseKernel = {"a fp32",
                                 "epilogue.bias_type e4m3",
                                 "epilogue.bias_type e5m2",  // vectors are not 8-bit
                                 "epilogue.c_type e4m3",
-                                "epilogue.c_type e5m2",  // and C is not either
-                                "epilogue.scale_d vector",
-                                "epilogue.scale_d block",  // D has one scale
+                                "epilogue.c_type e5m2",     // and C is not either
+                                "epilogue.scale_d vector",  // D has one scale, or computed ones
                                 "schedule narrow",
                                 "schedule wide",
                                 "schedule strip",

@@ -70,8 +70,9 @@ void pad_strides(Dice& dice, Problem& p, bool tma_store) {
 /// Rounds n up to what TMA can store: rows of D in units of 16 bytes (docs/findings/tma-store-tail.md).
 i64 storable_n(const KernelConfig& c, i64 n) {
   if (c.epilogue.gated) {  // both halves must consist of whole groups
-    const i64 unit =
-        c.store == StorePath::tma ? 2 * std::max(kTmaBytes / bytes_of(c.d), kGatedRows) : kGatedGroup;
+    const i64 unit = is_block_scaled(c.epilogue) ? kGatedScaleUnit
+                     : c.store == StorePath::tma ? 2 * std::max(kTmaBytes / bytes_of(c.d), kGatedRows)
+                                                 : kGatedGroup;
     return ceil_div(n, unit) * unit;
   }
   return c.store == StorePath::tma && n > 0 ? tma_round_up(n, c.d) : n;

@@ -129,6 +129,21 @@ std::vector<KernelConfig> sanitize_dense_pool() {
         c.overlap = {Wait::weights_first, Trigger::after_loads};
       });
   }
+  // Both products of an expert.
+  for (const BaseConfig& shape :
+       {BaseConfig{Schedule::ping_pong, 64, 256}, BaseConfig{Schedule::cooperative, 128, 256}})
+    for (const StorePath store : {StorePath::tma, StorePath::direct})
+      for (const bool gated : {true, false}) {
+        Problem p{.a = {.type = DType::e4m3}, .b = {.type = DType::e4m3}};
+        p.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
+        p.epilogue.gated = gated;
+        p.epilogue.row_factors = !gated;
+        p.d.type = gated ? DType::e4m3 : DType::bf16;
+        if (gated) p.epilogue.scale_d = ScaleMode::block;
+        KernelConfig c = config_for(p, shape, {1, 1}, store);
+        c.stages = 3;
+        add(pool, c);
+      }
   complete(pool, {"roles", "swapped"});
   return pool;
 }

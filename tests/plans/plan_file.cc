@@ -96,6 +96,7 @@ std::optional<bool> apply_special(const std::string& key, const std::string& val
   if (key == "weights") return p.b.packed = WeightFormat{}, set_field(p.b.packed, "type", value).ok();
   if (key == "cluster") return parse_cluster(value, r.overrides.cluster);
   if (key == "gated") return p.epilogue.gated = value == "yes", value == "yes" || value == "no";
+  if (key == "row_factors") return p.epilogue.row_factors = value == "yes", value == "yes" || value == "no";
   if (key == "order") return p.deterministic = value == "fixed", value == "fixed" || value == "any";
   if (key == "bias") {
     p.epilogue.bias = Bias::column;

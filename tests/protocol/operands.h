@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -19,12 +20,21 @@ namespace sluice::twin {
 struct Operands {
   Problem problem;
   std::vector<u8> a, b, c, d, expected, bias;
-  std::vector<float> scale_a, scale_b, scale_d{4.0f};
+  std::vector<float> scale_a, scale_b, scale_d{4.0f}, row_factors;
+  std::vector<float> scale_out, expected_scales;  // block scales of D: those of the twin start as NaN
   std::vector<int> groups;
 
   HostBuffers buffers(std::vector<u8>& out) {
-    return {a.data(),       b.data(),    c.data(),       out.data(),   scale_a.data(),
-            scale_b.data(), bias.data(), scale_d.data(), groups.data()};
+    std::vector<float>& scales = &out == &expected ? expected_scales : scale_out;
+    return {a.data(),    b.data(),       c.data(),      out.data(),    scale_a.data(),    scale_b.data(),
+            bias.data(), scale_d.data(), groups.data(), scales.data(), row_factors.data()};
+  }
+  /// True if D and its scales have the expected bits.
+  bool as_expected() const {
+    const auto same = [](const auto& x, const auto& y) {
+      return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof x[0]) == 0;
+    };
+    return same(d, expected) && same(scale_out, expected_scales);
   }
 };
 
@@ -53,6 +63,9 @@ inline Operands make_operands(const Problem& given) {
   o.d.assign(static_cast<size_t>(elements(p.d, p.m, p.batch) * bytes_of(p.d.type)), 0xff);
   if (adds(p.epilogue)) o.d = whole_numbers(p.d.type, p.d.batch_stride * p.batch, 5);
   o.expected = o.d;
+  for (i64 i = 0; i < row_factor_count(p); ++i) o.row_factors.push_back(i % 5 == 0 ? -2.0f : 0.25f);
+  o.scale_out.assign(static_cast<size_t>(scale_out_count(p)), std::numeric_limits<float>::quiet_NaN());
+  o.expected_scales = o.scale_out;
   return o;
 }
 

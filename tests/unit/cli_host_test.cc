@@ -45,6 +45,38 @@ TEST(cli_host, the_twin_meets_the_reference_and_one_damaged_element_is_found) {
   EXPECT_NE(describe(bad).find("D[0][5,9]"), std::string::npos) << describe(bad);
 }
 
+/// A gated product of fp8 with block scales, whose result the kernel quantises.
+TEST(cli_host, scales_of_d_are_compared_and_a_damaged_one_is_found) {
+  Problem p{.m = 70, .n = 512, .k = 208, .a = {.type = DType::e4m3}, .b = {.type = DType::e4m3}};
+  p.d.type = DType::e4m3;
+  p.epilogue = {.scale_a = ScaleMode::block,
+                .scale_b = ScaleMode::block,
+                .activation = Activation::silu,
+                .gated = true,
+                .scale_d = ScaleMode::block,
+                .row_factors = true};
+  const Result<Plan> plan = gemm::plan(p, DeviceInfo{});
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(own_outputs(plan->config), 128);
+  bench::HostProblem problem(plan->problem, 1.5f, 0.0f, 7);
+  EXPECT_FALSE(problem.compare().passed());  // scales are NaN until they are written
+  ASSERT_TRUE(problem.run(*plan, 3));
+  const bench::HostComparison good = problem.compare();
+  EXPECT_TRUE(good.passed()) << describe(good);
+  EXPECT_EQ(good.checked, 70 * (256 + 2));
+  problem.set_d(5 * 256 + 9, 448.0);
+  problem.set_d(5 * 256 + 10, -448.0);
+  const bench::HostComparison code = problem.compare();
+  EXPECT_GE(code.wrong, 1);
+  EXPECT_NE(describe(code).find("D[0][5,"), std::string::npos) << describe(code);
+  ASSERT_TRUE(problem.run(*plan, 3));
+  EXPECT_TRUE(problem.compare().passed());
+  problem.set_scale(2 * 7 + 1, 1e-3f);
+  const bench::HostComparison scale = problem.compare();
+  EXPECT_GE(scale.wrong, 1);
+  EXPECT_NE(describe(scale).find("the scale of D[0][7,128] is 0.001"), std::string::npos) << describe(scale);
+}
+
 /// Pixels of dx have 16 channels and are 24 elements apart.
 TEST(cli_host, a_convolution_is_compared_pixel_by_pixel_and_between_them) {
   const Conv conv{.op = ConvOp::dgrad,

@@ -23,11 +23,12 @@ struct LaunchRecord {
   u32 grid_x = 0, grid_y = 0, block_x = 0, cluster_x = 0, smem_bytes = 0;
   CUstream stream = nullptr;
   bool captured = false;
-  bool dependent = false;  // launched so that it may start before the previous launch ends
-  GemmParams params;       // dense product
-  GroupedParams grouped;   // with groups: `params` and the table
-  NarrowParams narrow;     // packed, few tokens
-  WideParams wide;         // packed, many tokens
+  bool dependent = false;   // launched so that it may start before the previous launch ends
+  GemmParams params;        // dense product
+  GroupedParams grouped;    // with groups: `params` and the table
+  FactoredParams factored;  // with factors of rows: `params` and those
+  NarrowParams narrow;      // packed, few tokens
+  WideParams wide;          // packed, many tokens
   StripParams strip;
 };
 

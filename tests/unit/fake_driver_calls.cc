@@ -157,6 +157,7 @@ ParamsKind params_of(const void* image) {
     text += kFakeElfBytes;
   if (std::strncmp(text, kFakeImage, std::strlen(kFakeImage)) != 0) return ParamsKind::other;
   if (std::strstr(text, "GroupedParams") != nullptr) return ParamsKind::grouped;
+  if (std::strstr(text, "FactoredParams") != nullptr) return ParamsKind::factored;
   if (std::strstr(text, "NarrowParams") != nullptr) return ParamsKind::narrow;
   if (std::strstr(text, "WideParams") != nullptr) return ParamsKind::wide;
   if (std::strstr(text, "StripParams") != nullptr) return ParamsKind::strip;
@@ -194,7 +195,8 @@ void compare(const CompareParams& params) {
 u64 result_of(ParamsKind kind, const LaunchRecord& record) {
   switch (kind) {
     case ParamsKind::gemm:
-    case ParamsKind::grouped: return reinterpret_cast<u64>(record.params.d);
+    case ParamsKind::grouped:
+    case ParamsKind::factored: return reinterpret_cast<u64>(record.params.d);
     case ParamsKind::narrow: return reinterpret_cast<u64>(record.narrow.d);
     case ParamsKind::wide: return reinterpret_cast<u64>(record.wide.d);
     case ParamsKind::strip: return reinterpret_cast<u64>(record.strip.d);
@@ -270,8 +272,11 @@ CUresult launch_ex(const CUlaunchConfig* config, CUfunction function, void** par
               {},
               {},
               {}};
-    if (module.params == ParamsKind::gemm || module.params == ParamsKind::grouped)
+    if (module.params == ParamsKind::gemm || module.params == ParamsKind::grouped ||
+        module.params == ParamsKind::factored)
       std::memcpy(&record.params, params[0], sizeof record.params);
+    if (module.params == ParamsKind::factored)
+      std::memcpy(&record.factored, params[0], sizeof record.factored);
     if (module.params == ParamsKind::grouped) std::memcpy(&record.grouped, params[0], sizeof record.grouped);
     if (module.params == ParamsKind::narrow) std::memcpy(&record.narrow, params[0], sizeof record.narrow);
     if (module.params == ParamsKind::wide) std::memcpy(&record.wide, params[0], sizeof record.wide);

@@ -66,6 +66,7 @@ enum class ParamsKind {
   other,
   gemm,
   grouped,
+  factored,
   narrow,
   wide,
   strip,

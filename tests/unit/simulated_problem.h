@@ -41,7 +41,7 @@ struct HostData {
   }
   u8* operand(int region) const { return fill.regions[region].base + fill.regions[region].element_begin; }
   const int* groups() const { return reinterpret_cast<const int*>(operand(kRegionGroups)); }
-  const float* scale(int region) const { return reinterpret_cast<const float*>(operand(region)); }
+  float* scale(int region) const { return reinterpret_cast<float*>(operand(region)); }
 
   void multiply() const {
     const HostBuffers buffers{.a = operand(0),
@@ -51,7 +51,10 @@ struct HostData {
                               .scale_a = scale(5),
                               .scale_b = scale(6),
                               .bias = operand(4),
-                              .groups = groups()};
+                              .scale_d = scale(7),
+                              .groups = groups(),
+                              .scale_out = scale(kRegionScaleOut),
+                              .row_factors = scale(kRegionRowFactors)};
     reference_gemm(problem, buffers, spec.alpha, spec.beta);
   }
   CheckParams params(Judge judge, u64 sample_every = 1) {
@@ -64,6 +67,9 @@ struct HostData {
             .d = operand(kRegionD),
             .scale_a = scale(5),
             .scale_b = scale(6),
+            .scale_d = scale(7),
+            .row_factors = scale(kRegionRowFactors),
+            .scale_out = scale(kRegionScaleOut),
             .bias = operand(4),
             .groups = groups(),
             .alpha = spec.alpha,
@@ -72,7 +78,7 @@ struct HostData {
             .old_d_seed = fill.regions[kRegionD].seed,
             .judge = judge,
             .block_rows = ceil_div(judged.m, i64{kCheckTile}),
-            .block_columns = ceil_div(judged.n, i64{kCheckTile}),
+            .block_columns = ceil_div(d_columns(judged), i64{kCheckTile}),
             .sample_every = sample_every,
             .log = &log};
   }

@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include <sluice/reference/element.h>
@@ -173,6 +174,42 @@ TEST(verify_kernels, see_a_block_scale_that_belongs_to_the_next_block) {
   reinterpret_cast<float*>(data.operand(5))[3] = 1.0f;
   reinterpret_cast<float*>(data.operand(6))[2] = 2.0f;  // scales columns 128 to 199 up to k = 127
   EXPECT_EQ(data.check(Judge::bounded).wrong, 3u * 72u);
+}
+
+TEST(verify_kernels, judge_scales_of_d_and_factors_of_rows) {
+  for (const bool gated : {false, true})
+    for (const bool blocks : {false, true})
+      for (const bool exact : {false, true}) {
+        Problem p{.m = 5, .n = gated ? 512 : 200, .k = 150, .batch = 2};
+        p.a = p.b = {.type = DType::e4m3, .ld = 160};
+        p.d.type = DType::e4m3;
+        p.epilogue = {.activation = Activation::relu, .gated = gated, .scale_d = ScaleMode::block};
+        p.epilogue.row_factors = true;
+        if (blocks) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::block;
+        HostData data(p, exact ? exact_data(p, 3) : real_data(p, 3));
+        data.multiply();
+        const Judge judge = exact ? Judge::exact : Judge::bounded;
+        const CheckLog right = data.check(judge);
+        ASSERT_EQ(right.wrong + right.damaged_chunks, 0u)
+            << right.elements[0].expected << ", got " << right.elements[0].got;
+        ASSERT_EQ(right.checked, static_cast<u64>(10 * d_columns(p)));
+        // A scale that is twice too large, with codes that fit it, wastes a bit of every code.
+        float& scale = data.scale(kRegionScaleOut)[3];
+        const float old = std::exchange(scale, 2 * scale);
+        EXPECT_GT(data.check(judge).wrong, 0u);
+        u8* const codes = data.operand(kRegionD) + d_columns(p) + 128;
+        const i64 columns = d_columns(p) - 128;
+        const std::vector<u8> kept(codes, codes + columns);
+        for (i64 i = 0; i < columns; ++i)
+          store_element(DType::e4m3, codes, i, load_element(DType::e4m3, codes, i) / 2);
+        EXPECT_GE(data.check(judge).wrong, 1u) << "the first element answers for the scale";
+        std::copy(kept.begin(), kept.end(), codes);
+        scale = std::numeric_limits<float>::quiet_NaN();  // it was never written
+        EXPECT_GE(data.check(judge).wrong, static_cast<u64>(columns));
+        scale = old;
+        data.scale(kRegionRowFactors)[1] *= 1.5f;
+        EXPECT_GT(data.check(judge).wrong, 0u);
+      }
 }
 
 /// Returns the error that is allowed for an element of row 0.

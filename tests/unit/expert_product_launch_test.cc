@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of experts from plan to launch on the fake driver: what is refused, which kernel is planned, and
+// what a launch passes. To see it fail: pass Args::scale_d in place of scale_out, or take FactoredParams for
+// products of groups.
+#include <sluice/plan/dense/problem_checks.h>
+
+#include "launch_fixture.h"
+
+namespace sluice {
+namespace {
+
+class ExpertProductLaunch : public LaunchTest {
+ protected:
+  /// The first product of an expert: SwiGLU, quantised.
+  static Problem gate_up() {
+    Problem p{.m = 96, .n = 512, .k = 256, .a = {.type = DType::e4m3}, .b = {.type = DType::e4m3}};
+    p.d.type = DType::e4m3;
+    p.epilogue = {.scale_a = ScaleMode::block,
+                  .scale_b = ScaleMode::block,
+                  .activation = Activation::silu,
+                  .gated = true,
+                  .scale_d = ScaleMode::block};
+    return p;
+  }
+  /// The second one: times the router's weights.
+  static Problem down() {
+    Problem p{.m = 96, .n = 512, .k = 256, .a = {.type = DType::e4m3}, .b = {.type = DType::e4m3}};
+    p.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::block, .row_factors = true};
+    return p;
+  }
+  static Problem in_groups(Problem p) {
+    p.batch = 4;
+    p.groups.kind = GroupKind::ends;
+    return p;
+  }
+  gemm::Args args(const Problem& p) {
+    gemm::Args made = args_for(p);
+    const auto floats = [&](i64 count) { return static_cast<float*>(driver.memory(4 * count)); };
+    made.scale_a = floats(scale_a_count(p));
+    made.scale_b = floats(scale_b_count(p));
+    made.scale_out = floats(scale_out_count(p));
+    made.row_factors = floats(row_factor_count(p));
+    made.groups = static_cast<const int*>(driver.memory(4 * p.batch));
+    return made;
+  }
+};
+
+TEST_F(ExpertProductLaunch, passes_where_scales_of_d_go) {
+  for (const Problem& p : {gate_up(), in_groups(gate_up())}) {
+    const gemm::Kernel kernel = prepared(p);
+    const KernelConfig& c = kernel.plan().config;
+    EXPECT_EQ(own_outputs(c), 128);
+    EXPECT_EQ(kernel.plan().workspace_bytes, 0);
+    EXPECT_NE(describe(kernel.plan()).find("gated scale_d:block"), std::string::npos)
+        << describe(kernel.plan());
+    const gemm::Args given = args(p);
+    const int before = driver.launches();
+    launched(gemm::launch(kernel, given, nullptr), before + 1);
+    EXPECT_EQ(driver.launch(before).params.scale_d, given.scale_out);
+    EXPECT_EQ(driver.launch(before).params.d_ld, 256);
+  }
+}
+
+TEST_F(ExpertProductLaunch, passes_factors_of_rows) {
+  const Problem p = down();
+  gemm::Args given = args(p);
+  launched(gemm::launch(prepared(p), given, nullptr), 1);
+  EXPECT_EQ(driver.launch(0).factored.row_factors, given.row_factors);
+  const Problem grouped = in_groups(p);
+  given = args(grouped);
+  launched(gemm::launch(prepared(grouped), given, nullptr), 2);
+  EXPECT_EQ(driver.launch(1).grouped.row_factors, given.row_factors);
+  EXPECT_EQ(driver.launch(1).grouped.group_numbers, given.groups);
+  Problem plain{.m = 4, .n = 512, .k = 256};
+  plain.epilogue.row_factors = true;
+  EXPECT_FALSE(is_plain(prepared(plain).plan().config.schedule));
+}
+
+TEST_F(ExpertProductLaunch, asks_for_both_arrays_and_keeps_them_apart) {
+  Problem p = gate_up();
+  p.epilogue.row_factors = true;
+  const gemm::Kernel kernel = prepared(p);
+  gemm::Args given = args(p);
+  given.scale_out = nullptr;
+  refused(gemm::launch(kernel, given, nullptr), ErrorCode::invalid_pointer, "scale_out is null");
+  given = args(p), given.row_factors = nullptr;
+  refused(gemm::launch(kernel, given, nullptr), ErrorCode::invalid_pointer, "row_factors is null");
+  given = args(p), given.scale_out = shifted(given.scale_out, 2);
+  refused(gemm::launch(kernel, given, nullptr), ErrorCode::misaligned, "scale_out");
+  given = args(p), given.scale_out = static_cast<float*>(given.d);
+  refused(gemm::launch(kernel, given, nullptr), ErrorCode::aliasing, "scale_out");
+  given = args(p), given.scale_out = const_cast<float*>(given.scale_a);
+  refused(gemm::launch(kernel, given, nullptr), ErrorCode::aliasing, "scale_out");
+}
+
+TEST_F(ExpertProductLaunch, of_what_cannot_be_is_refused) {
+  const auto refuses = [](Problem p, ErrorCode code, const std::string& words) {
+    const Result<Plan> plan = gemm::plan(p, DeviceInfo{});
+    ASSERT_FALSE(plan.ok()) << words;
+    EXPECT_EQ(plan.error().code, code) << plan.error().message;
+    EXPECT_NE(plan.error().message.find(words), std::string::npos) << plan.error().message;
+  };
+  Problem p = gate_up();
+  p.n = 384;
+  refuses(p, ErrorCode::invalid_size,
+          "n = 384 of a gated product with block scales must be a multiple of 256");
+  p = gate_up(), p.d.type = DType::bf16;
+  refuses(p, ErrorCode::invalid_type, "D is bf16 and there is a scale_d");
+  p = gate_up(), p.epilogue.scale_d = ScaleMode::vector;
+  refuses(p, ErrorCode::invalid_type, "scale_d is vector: it must be none, tensor");
+  p = down(), p.d.type = DType::fp32, p.epilogue.update = Update::add;
+  refuses(p, ErrorCode::invalid_type, "update is add and there are row_factors");
+  const Conv conv{.op = ConvOp::fprop,
+                  .spatial = 2,
+                  .channels = 64,
+                  .filters = 64,
+                  .size = {8, 8, 1},
+                  .filter = {3, 3, 1}};
+  for (const Epilogue& e : {Epilogue{.scale_d = ScaleMode::block}, Epilogue{.row_factors = true}}) {
+    const Result<Problem> made = conv::problem(conv, DType::e4m3, DType::e4m3, e);
+    ASSERT_FALSE(made.ok());
+    EXPECT_NE(made.error().message.find("a convolution computes no scales"), std::string::npos)
+        << made.error().message;
+  }
+  Problem packed{.m = 4, .n = 128, .k = 128};
+  packed.b.packed = {.type = WeightType::uint4};
+  packed.epilogue.row_factors = true;
+  refuses(packed, ErrorCode::invalid_type, "row_factors with packed weights");
+  EXPECT_FALSE(gemm::plan(down(), DeviceInfo{}, {.swapped = true}).ok());
+  EXPECT_FALSE(gemm::plan(gate_up(), DeviceInfo{}, {.tile_n = 128}).ok());
+}
+
+/// A gate leaves n free of 256 where scales are for a tensor or vectors.
+TEST_F(ExpertProductLaunch, plans_every_input_and_epilogue_with_scales_of_d) {
+  for (const DType in : {DType::bf16, DType::fp16, DType::e4m3, DType::e5m2})
+    for (const bool gated : {false, true})
+      for (const bool bias : {false, true})
+        for (const i64 m : {1, 16, 300})
+          for (const Accumulate accumulate : {Accumulate::fast, Accumulate::promoted}) {
+            Problem p{.m = m, .n = 352, .k = 200, .a = {.type = in, .ld = 208}, .b = {.type = in, .ld = 208}};
+            p.d.type = DType::e4m3;
+            p.accumulate = accumulate;
+            p.epilogue = {.bias = bias ? Bias::column : Bias::none,
+                          .activation = Activation::gelu,
+                          .gated = gated,
+                          .scale_d = ScaleMode::block};
+            const Result<Plan> plan = gemm::plan(p, DeviceInfo{});
+            EXPECT_TRUE(plan.ok()) << plan.error().message << "\n" << to_string(p);
+          }
+}
+
+}  // namespace
+}  // namespace sluice
