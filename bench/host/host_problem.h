@@ -77,7 +77,7 @@ class HostProblem {
   std::vector<u8> a_, b_, c_, d_, old_d_, bias_;
   std::vector<float> scale_a_, scale_b_, scale_d_, row_factors_;
   std::vector<float> scale_out_;  // with block scales of D: what the twin wrote
-  std::vector<int> groups_;  // the table, of random sizes
+  std::vector<int> groups_;       // the table, of random sizes
 };
 
 }  // namespace sluice::bench

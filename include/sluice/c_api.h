@@ -160,9 +160,10 @@ typedef enum {
   SLUICE_OPERANDS /* how many */
 } sluice_operand;
 
-/* How a table says which rows belong to a group. ENDS: one past the last row; a group begins at the first multiple of
- * group_pitch behind the one before. COUNTS: rows of group g, which begins at row g * group_pitch.
- * ALONG_K: as ENDS, of the k that A and B are summed over; D is groups x m x n, and A and B are matrices. */
+/* How a table says which rows belong to a group. ENDS: one past the last row; a group begins at the first
+ * multiple of group_pitch behind the one before. COUNTS: rows of group g, which begins at row g *
+ * group_pitch. ALONG_K: as ENDS, of the k that A and B are summed over; D is groups x m x n, and A and B are
+ * matrices. */
 typedef enum { SLUICE_NO_GROUPS, SLUICE_ENDS, SLUICE_COUNTS, SLUICE_ALONG_K } sluice_group_kind;
 
 /* The result: y from x and w; x (that is dx) from y (dy) and w; w (dw) from y (dy) and x. */

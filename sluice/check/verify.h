@@ -29,7 +29,7 @@ struct DataSpec {
   FillSpec a{}, b{}, c{}, bias{};
   FillSpec scale_a{.kind = Fill::powers}, scale_b{.kind = Fill::powers}, scale_d{.kind = Fill::powers};
   FillSpec row_factors{.kind = Fill::powers};
-  FillSpec d{.kind = Fill::normal};  // D's old contents, if the product is added to D; else D is poison
+  FillSpec d{.kind = Fill::normal};     // D's old contents, if the product is added to D; else D is poison
   Routing routing = Routing::balanced;  // spreads rows over groups
   float alpha = 1.0f, beta = 0.0f;
   int element_shift = 0;  // C, bias and scales start this many elements after a multiple of 16 bytes

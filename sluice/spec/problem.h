@@ -152,8 +152,7 @@ SLUICE_HD constexpr i64 block_scale_a_index(const Problem& p, i64 batch, i64 row
 /// Number of scales that the kernel writes beside D, and the index of one. The product that reads D as its A
 /// finds them at the same indices.
 SLUICE_HD constexpr i64 scale_out_count(const Problem& p) {
-  return writes_scales(p.epilogue) ? d_matrices(p) * p.m * scale_blocks(outputs_of(p.epilogue, p.n))
-                                   : 0;
+  return writes_scales(p.epilogue) ? d_matrices(p) * p.m * scale_blocks(outputs_of(p.epilogue, p.n)) : 0;
 }
 SLUICE_HD constexpr i64 scale_out_index(const Problem& p, i64 batch, i64 row, i64 column) {
   return ((has_groups(p) ? 0 : batch) * p.m + row) * scale_blocks(outputs_of(p.epilogue, p.n)) +
