@@ -131,10 +131,14 @@ typedef struct {
  * | SLUICE_SCALE_D     | 1 value   | 1 value        | 1 value    | -      | -      | divides an e4m3 D |
  * | SLUICE_GAMMA       | -         | k bf16 values  | -          | -      | -      |                   |
  * | SLUICE_GROUPS      | a table   | -              | -          | -      | -      | int32             |
+ * | SLUICE_SCALE_OUT   | see below | -              | -          | -      | -      | written           |
+ * | SLUICE_ROW_FACTORS | m values  | -              | -          | -      | -      | fp32              |
  * The shapes of a product's scales decide how they apply:
  *   - one value for the whole matrix;
  *   - vectors: scale_a has m or m x 1 values, scale_b n or 1 x n;
  *   - blocks: scale_a is m x ceil(k/128), scale_b is ceil(n/128) x ceil(k/128) or its transposed view.
+ * With scale_out, fp32 of m x ceil(columns of D / 128), an e4m3 D is quantised by 1 x 128 and its scales are written
+ * there. With row_factors, each row of the result is multiplied by a value.
  * With packed weights D = act(scale_a A W^T + bias) + C. A holds tokens of 16 bits, or of e4m3 with one
  * scale_a or m of them. With gamma (for up to 8 bf16 tokens) A's rows are normed first, as sluice_norm does.
  * There is no batch and no update; alpha must be 1, and beta, with C, 1.
@@ -157,6 +161,8 @@ typedef enum {
   SLUICE_SCALE_D,
   SLUICE_GAMMA,
   SLUICE_GROUPS,
+  SLUICE_SCALE_OUT,
+  SLUICE_ROW_FACTORS,
   SLUICE_OPERANDS /* how many */
 } sluice_operand;
 
@@ -196,6 +202,7 @@ typedef struct {
   int32_t scale_a, scale_b, scale_d; /* array. sluice_scale; of a convolution: of x, w and y */
   int32_t bias, bias_type;           /* array. bias: 0 or 1 */
   int32_t residual;                  /* array. 0 or 1: C is added; of type c.type */
+  int32_t row_factors;               /* array: whether there are factors of rows. 0 or 1 */
   int32_t norm_a;                    /* array: whether there is a gamma. 0 or 1: RMSNorm of A's rows first */
   int32_t activation;                /* sluice_activation */
   int32_t gated; /* 0 or 1. 1: D is m x n / 2, act of the first n / 2 columns times the last n / 2 */

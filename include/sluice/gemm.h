@@ -111,8 +111,8 @@ struct Args {
   WorkspaceView workspace{};  // needed if Plan::workspace_bytes is not 0
   WarmRange prefetch{};       // this launch's own weights, prefetched into L2 before its PDL wait
   WarmRange hand_off{};       // the next launch's weights, prefetched into L2 after the last load
-  /// The caller's names for error messages: of a, b, c, d, bias, scale_a, scale_b, scale_d, gamma and
-  /// groups. A name that is null, or no list, stands for the member's own.
+  /// The caller's names for error messages: of a, b, c, d, bias, scale_a, scale_b, scale_d, gamma,
+  /// groups, scale_out and row_factors. A name that is null, or no list, stands for the member's own.
   const char* const* names = nullptr;
 };
 

@@ -54,6 +54,7 @@ C, RESIDUAL, OUT, OUTPUT, TOTAL = (FIELDS[name] for name in ("c", "residual", "o
 BIAS, SCALE_A, SCALE_X, SCALE_B, SCALE_D = (FIELDS[name] for name in ("bias", "scale_a", "scale_x", "scale_b", "scale_d"))
 GAMMA, SUM, SCALES, CODES, ZEROS = (FIELDS[name] for name in ("gamma", "sum", "scales", "codes", "zeros"))
 OFFS, GROUPS, GROUP_PITCH = (FIELDS[name] for name in ("offs", "groups", "group_pitch"))
+SCALE_OUT, ROW_FACTORS = FIELDS["scale_out"], FIELDS["row_factors"]
 ALPHA, BETA, EPSILON, ACTIVATION = (FIELDS[name] for name in ("alpha", "beta", "epsilon", "activation"))
 USE_FAST_ACCUM, GATED, ADD, ANY_ORDER = (FIELDS[name] for name in ("use_fast_accum", "gated", "add", "any_order"))
 WORKSPACE, PROBLEM = FIELDS["workspace"], FIELDS["problem"]

@@ -45,14 +45,14 @@ class ProblemStruct(ctypes.Structure):
         *((name, c_int64) for name in ("m", "n", "k", "batch")),
         *((name, MatrixStruct) for name in "abcd"),
         ("packed", WeightFormatStruct),
-        *((name, c_int32) for name in ("scale_a", "scale_b", "scale_d", "bias", "bias_type", "residual", "norm_a", "activation", "gated",
+        *((name, c_int32) for name in ("scale_a", "scale_b", "scale_d", "bias", "bias_type", "residual", "row_factors", "norm_a", "activation", "gated",
                                        "update", "accumulate", "any_order", "groups", "group_pitch")),
         ("conv", ConvStruct),
     ]
 
 
 # The arrays of a call, in the order of sluice_operand.
-OPERANDS = ("a", "b", "c", "d", "bias", "scale_a", "scale_b", "scale_d", "gamma", "groups")
+OPERANDS = ("a", "b", "c", "d", "bias", "scale_a", "scale_b", "scale_d", "gamma", "groups", "scale_out", "row_factors")
 
 
 class CallStruct(ctypes.Structure):

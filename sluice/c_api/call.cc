@@ -16,10 +16,14 @@ namespace {
 constexpr i64 kTmaStep = 16;  // bytes
 /// The names of arrays without names, for a product and for the three convolutions.
 constexpr const char* kNames[][SLUICE_OPERANDS] = {
-    {"a", "b", "c", "d", "bias", "scale_a", "scale_b", "scale_d", "gamma", "groups"},
-    {"x", "w", "c", "y", "bias", "scale_x", "scale_w", "scale_d", "gamma", "groups"},
-    {"y", "w", "c", "x", "bias", "scale_x", "scale_w", "scale_d", "gamma", "groups"},
-    {"y", "x", "c", "w", "bias", "scale_x", "scale_w", "scale_d", "gamma", "groups"}};
+    {"a", "b", "c", "d", "bias", "scale_a", "scale_b", "scale_d", "gamma", "groups", "scale_out",
+     "row_factors"},
+    {"x", "w", "c", "y", "bias", "scale_x", "scale_w", "scale_d", "gamma", "groups", "scale_out",
+     "row_factors"},
+    {"y", "w", "c", "x", "bias", "scale_x", "scale_w", "scale_d", "gamma", "groups", "scale_out",
+     "row_factors"},
+    {"y", "x", "c", "w", "bias", "scale_x", "scale_w", "scale_d", "gamma", "groups", "scale_out",
+     "row_factors"}};
 static_assert(gemm::kA == int{SLUICE_A} && gemm::kBias == int{SLUICE_BIAS} &&
               gemm::kScaleD == int{SLUICE_SCALE_D} && gemm::kGamma == int{SLUICE_GAMMA} &&
               gemm::kNamed == int{SLUICE_OPERANDS});
@@ -189,6 +193,8 @@ Result<void> add_dense(const sluice_call& p, Call& call) {
   SLUICE_TRY(add_matrices(p, call));
   SLUICE_TRY(add_c(p, call));
   SLUICE_TRY(add_bias_and_scale_d(p, call.problem.n, call));
+  SLUICE_TRY(add_scale_out(p, call));
+  SLUICE_TRY(add_row_factors(p, call));
   return add_scales(p, call);
 }
 
@@ -237,6 +243,12 @@ Result<void> refuse_dense_parts(const sluice_call& p) {
                  (table.array != nullptr ? table.name() + " is given"
                                          : "groups = " + std::to_string(p.problem.groups)) +
                      " and the weights are packed: they are one matrix; leave it out"};
+  for (const sluice_operand which : {SLUICE_SCALE_OUT, SLUICE_ROW_FACTORS})
+    if (p.operands[which] != nullptr)
+      return Error{ErrorCode::invalid_argument,
+                   named(p, which).name() +
+                       " is given and the weights are packed: quantise, or multiply, D "
+                       "behind the product; leave it out"};
   if (p.operands[SLUICE_SCALE_B] != nullptr)
     return Error{ErrorCode::invalid_argument,
                  named(p, SLUICE_SCALE_B).name() +

@@ -55,6 +55,9 @@ Result<void> check_element(const Named& x);
 // ---- call_scales.cc: call.problem must have its sizes
 /// Adds the bias, n values per vector of columns, and the scale of D, where the call has them.
 Result<void> add_bias_and_scale_d(const sluice_call& from, i64 n, Call& call);
+/// Adds where the kernel writes the scales of D, and the factors of rows, where the call has them.
+Result<void> add_scale_out(const sluice_call& from, Call& call);
+Result<void> add_row_factors(const sluice_call& from, Call& call);
 /// Adds the scales of A and of B, where the call has them, in the modes of their shapes. Block scales of one
 /// side need those of the other.
 Result<void> add_scales(const sluice_call& from, Call& call);

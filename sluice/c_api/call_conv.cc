@@ -175,6 +175,9 @@ Result<void> refuse_extras(const sluice_call& v) {
   if (v.problem.gated != 0) return refuse("gated = 1", "a convolution has no gate; leave it out");
   if (const Named gamma = named(v, SLUICE_GAMMA); gamma.array != nullptr)
     return refuse(gamma.name() + " is given", "a convolution norms nothing; leave it out");
+  for (const sluice_operand which : {SLUICE_SCALE_OUT, SLUICE_ROW_FACTORS})
+    if (const Named x = named(v, which); x.array != nullptr)
+      return refuse(x.name() + " is given", "a convolution takes no such array; leave it out");
   if (const Named table = named(v, SLUICE_GROUPS); table.array != nullptr || v.problem.groups != 0)
     return refuse(
         table.array != nullptr ? table.name() + " is given" : "groups = " + std::to_string(v.problem.groups),

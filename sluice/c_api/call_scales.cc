@@ -134,6 +134,38 @@ Result<void> add_scales(const sluice_call& p, Call& call) {
                                             blocks.name() + " holds block scales, so this must too"};
 }
 
+Result<void> add_scale_out(const sluice_call& p, Call& call) {
+  const Named scales = named(p, SLUICE_SCALE_OUT);
+  if (scales.array == nullptr) return {};
+  SLUICE_TRY(check_present(scales));
+  if (p.operands[SLUICE_SCALE_D] != nullptr)
+    return Error{ErrorCode::invalid_argument,
+                 scales.name() + " and " + named(p, SLUICE_SCALE_D).name() +
+                     " are given: D has computed scales or a given one; leave one out"};
+  const Problem& problem = call.problem;
+  const i64 wanted[] = {d_matrices(problem), problem.m, scale_blocks(d_columns(problem))};
+  if (!has_shape(*scales.array, wanted[0], wanted[1], wanted[2]))
+    return wrong_shape(scales, (wanted[0] > 1 ? list(wanted, 3) : list(wanted + 1, 2)) +
+                                   ", a scale for each 128 columns of a row of D");
+  if (scales->dtype != SLUICE_FP32) return wrong_type(scales, "fp32; give it fp32 memory");
+  SLUICE_TRY(check_no_gaps(scales));
+  call.problem.epilogue.scale_d = ScaleMode::block;
+  call.args.scale_out = static_cast<float*>(scales->data);
+  return {};
+}
+
+Result<void> add_row_factors(const sluice_call& p, Call& call) {
+  const Named factors = named(p, SLUICE_ROW_FACTORS);
+  if (factors.array == nullptr) return {};
+  SLUICE_TRY(check_present(factors));
+  if (!is_vector_a(*factors.array, call.problem))
+    return wrong_shape(factors, list(&call.problem.m, 1) + ", a factor for each row, without gaps");
+  if (factors->dtype != SLUICE_FP32) return wrong_type(factors, "fp32; convert it");
+  call.problem.epilogue.row_factors = true;
+  call.args.row_factors = static_cast<const float*>(factors->data);
+  return {};
+}
+
 Result<void> add_bias_and_scale_d(const sluice_call& p, i64 n, Call& call) {
   const Named bias = named(p, SLUICE_BIAS), scale_d = named(p, SLUICE_SCALE_D);
   if (bias.array != nullptr) {

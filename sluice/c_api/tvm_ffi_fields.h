@@ -94,6 +94,8 @@ inline constexpr Field kFields[] = {
     {"scale_d", Kind::array, SLUICE_SCALE_D},
     {"gamma", Kind::array, SLUICE_GAMMA},
     {"offs", Kind::array, SLUICE_GROUPS},
+    {"scale_out", Kind::array, SLUICE_SCALE_OUT},
+    {"row_factors", Kind::array, SLUICE_ROW_FACTORS},
     {"grad_output", Kind::array, kGradOutput},
     {"sum", Kind::array, kSum},
     {"scales", Kind::array, kScales},

@@ -46,7 +46,8 @@ Epilogue epilogue_of(const sluice_problem& v) {
           .c_type = v.residual != 0 ? type(v.c.type) : DType::bf16,
           .update = static_cast<Update>(v.update),
           .gated = v.gated != 0,
-          .scale_d = static_cast<ScaleMode>(v.scale_d)};
+          .scale_d = static_cast<ScaleMode>(v.scale_d),
+          .row_factors = v.row_factors != 0};
 }
 
 Matrix matrix_of(const sluice_matrix& v) {
@@ -175,6 +176,7 @@ Result<Problem> problem_of(const sluice_problem& v) {
                                     {"any_order", v.any_order, 2},
                                     {"packed.type", v.packed.type, kWeightTypes + 1},
                                     {"norm_a", v.norm_a, 2},
+                                    {"row_factors", v.row_factors, 2},
                                     {"groups", v.groups, SLUICE_ALONG_K + 1},
                                     {"conv.op", v.conv.op, SLUICE_WGRAD + 1}};
   SLUICE_TRY(check_enumerators(enumerators));
@@ -209,6 +211,7 @@ sluice_problem values_of(const Problem& p) {
                    .bias = number(e.bias),
                    .bias_type = number(e.bias_type),
                    .residual = e.residual ? 1 : 0,
+                   .row_factors = e.row_factors ? 1 : 0,
                    .norm_a = p.norm_a ? 1 : 0,
                    .activation = number(e.activation),
                    .gated = e.gated ? 1 : 0,

@@ -107,8 +107,8 @@ Result<ProblemData> Verifier::make_data(const Problem& problem, const DataSpec& 
                 .scale_d = e.scale_d == ScaleMode::tensor ? as<float>(r[7]) : nullptr,
                 .scale_out = writes_scales(e) ? const_cast<float*>(as<float>(r[kRegionScaleOut])) : nullptr,
                 .bias = e.bias != Bias::none ? as<void>(r[4]) : nullptr,
-                .groups = reads_table(problem) ? as<int>(r[kRegionGroups]) : nullptr,
                 .row_factors = e.row_factors ? as<float>(r[kRegionRowFactors]) : nullptr,
+                .groups = reads_table(problem) ? as<int>(r[kRegionGroups]) : nullptr,
                 .alpha = spec.alpha,
                 .beta = spec.beta};
   data.memory_ = std::move(arena);

@@ -39,6 +39,19 @@ def test_scales_of_groups(scales):
     assert launches_of(lambda: rows("e4m3", pairs=pairs)) == 1
 
 
+def test_both_products_of_an_expert():
+    blocks = {f.SCALE_A: on_gpu("fp32", (64, 4)), f.SCALE_B: on_gpu("fp32", (4, 2, 4))}
+    quantised = {**blocks, f.GATED: True, f.ACTIVATION: 3, f.OUT: on_gpu("e4m3", (64, 128)), f.SCALE_OUT: on_gpu("fp32", (64, 1))}
+    assert launches_of(lambda: rows("e4m3", pairs=quantised)) == 1
+    assert launches_of(lambda: rows("e4m3", pairs={**blocks, f.ROW_FACTORS: on_gpu("fp32", (64,))})) == 1
+    for words, more in [("scale_out has shape (64, 2)", {**quantised, f.SCALE_OUT: on_gpu("fp32", (64, 2))}),
+                        ("scale_out and scale_d are given", {**quantised, f.SCALE_D: on_gpu("fp32", (1,))}),
+                        ("row_factors has shape (4,)", {**blocks, f.ROW_FACTORS: on_gpu("fp32", (4,))})]:
+        with pytest.raises((sluice.InvalidArgument, sluice.InvalidSize)) as raised:
+            rows("e4m3", pairs=more)
+        assert words in str(raised.value), raised.value
+
+
 def test_prepared_problems_serve_calls():
     sluice.prepare(sluice.Problem(64, 256, 512, batch=4, groups="ends", group_pitch=32))
     before = sluice.holdings().kernels

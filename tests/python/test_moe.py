@@ -231,6 +231,9 @@ def grouped_on_host(mat_a, mat_b, table, *, scale_a=None, scale_b=None, bias=Non
 def layer_on_host(on_host, monkeypatch):
     from sluice.torch import grouped, moe, quantize_reference
     monkeypatch.setattr(grouped, "product_of_groups", grouped_on_host)
+    monkeypatch.setattr(moe, "scaled_grouped_mm_quantize", lambda a, b, scale_a, scale_b, offs, *, activation, gated, workspace: quantize_reference(
+        grouped_on_host(a, b, offs, scale_a=scale_a, scale_b=scale_b, activation=activation, gated=gated, out_dtype=torch.float32).nan_to_num(),
+        "1x128"))
     monkeypatch.setattr(moe, "quantize", lambda x, granularity: quantize_reference(x.nan_to_num(), granularity))
     monkeypatch.setattr(moe, "silu_mul_quantize", lambda x, granularity: quantize_reference(
         torch.nn.functional.silu(x.nan_to_num().chunk(2, -1)[0].float()) * x.nan_to_num().chunk(2, -1)[1].float(), granularity))
@@ -268,10 +271,10 @@ def test_a_layer_of_experts_is_the_dense_sum(layer_on_host):
     assert st.moe.experts(x[None], ids[None], weights[None], w13, w2).shape == (1, TOKENS, WIDTH)
 
 
-@pytest.mark.parametrize("granularity", ["row", "1x128"])
-def test_a_layer_of_fp8_experts(layer_on_host, granularity):
+@pytest.mark.parametrize("granularity,inner", [("row", 96), ("1x128", 128), ("1x128", 96)], ids=["row", "blocks", "gates of no blocks"])
+def test_a_layer_of_fp8_experts(layer_on_host, granularity, inner):
     torch.manual_seed(5)
-    x, (w13, w2) = torch.randn(TOKENS, 256).bfloat16(), weights_of(128, 256)
+    x, (w13, w2) = torch.randn(TOKENS, 256).bfloat16(), weights_of(inner, 256)
     _, ids, weights, _ = inputs()
 
     def quantized(w):

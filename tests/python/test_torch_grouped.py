@@ -239,6 +239,11 @@ def test_fakes_have_the_shape_and_the_errors():
         w = torch.empty(4, 256, 128, dtype=E4M3, device="cuda").transpose(1, 2)
         scales = torch.empty(64, 1, device="cuda"), torch.empty(4, 2, 1, device="cuda")
         assert st.scaled_grouped_mm(q, w, *scales, table).dtype is torch.bfloat16
+        codes, blocks_of_d = st.scaled_grouped_mm_quantize(q, w, *scales, table, activation="silu", gated=True)
+        assert codes.shape == (64, 128) and codes.dtype is E4M3 and blocks_of_d.shape == (64, 1)
+        assert st.scaled_grouped_mm(q, w, *scales, table, row_factors=torch.empty(64, device="cuda")).shape == (64, 256)
+        with pytest.raises(sluice.InvalidSize, match="row_factors has shape"):
+            st.scaled_grouped_mm(q, w, *scales, table, row_factors=torch.empty(63, device="cuda"))
         with pytest.raises(sluice.InvalidSize, match="scale_b has shape"):
             st.scaled_grouped_mm(q, w, scales[0], scales[1][:2], table)
 

@@ -20,7 +20,7 @@ from .chain import Chain, Steps
 from .conv import conv1d, conv2d, conv3d, conv_layout_copies
 from .conv_transpose import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from .functional import linear, mm, scaled_mm
-from .grouped import grouped_mm, scaled_grouped_mm
+from .grouped import grouped_mm, scaled_grouped_mm, scaled_grouped_mm_quantize
 from .norm import rms_norm, rms_norm_quantize
 from .override import override
 from .packed import packed_mm
@@ -29,4 +29,5 @@ from .quantize import quantize, quantize_reference, quantize_static, silu_mul, s
 __all__ = ["Chain", "PackedWeights", "Steps", "conv1d", "conv2d", "conv3d", "conv_layout_copies", "conv_transpose1d", "conv_transpose2d",
            "conv_transpose3d", "deep_gemm", "grad", "grouped_mm", "linear", "mm", "moe", "nn", "override", "pack", "pack_e4m3", "pack_int4",
            "pack_int8", "pack_quantized", "packed_mm", "quantize", "quantize_reference", "quantize_static", "rms_norm",
-           "rms_norm_quantize", "scaled_grouped_mm", "scaled_mm", "silu_mul", "silu_mul_quantize"]
+           "rms_norm_quantize", "scaled_grouped_mm", "scaled_grouped_mm_quantize",
+           "scaled_mm", "silu_mul", "silu_mul_quantize"]

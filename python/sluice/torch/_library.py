@@ -230,22 +230,53 @@ SCALED_MM = Op("scaled_mm", f"Tensor mat_a, Tensor mat_b, Tensor scale_a, Tensor
                _scaled_mm_check)
 
 
-def _grouped_mm_into(out, mat_a, mat_b, offs, groups, pitch, scale_a, scale_b, use_fast_accum, *extras) -> None:
+def _grouped_mm_into(out, mat_a, mat_b, offs, groups, pitch, scale_a, scale_b, row_factors, use_fast_accum, *extras) -> None:
     f.product(f.MAT_A, mat_a, f.MAT_B, mat_b, f.OUT, out, f.OFFS, offs, f.GROUPS, groups, f.GROUP_PITCH, pitch, f.SCALE_A, scale_a,
-              f.SCALE_B, scale_b, f.USE_FAST_ACCUM, use_fast_accum, *_extras(*extras))
+              f.SCALE_B, scale_b, f.ROW_FACTORS, row_factors, f.USE_FAST_ACCUM, use_fast_accum, *_extras(*extras))
 
 
-def _grouped_mm_check(out, mat_a, mat_b, offs, groups, pitch, scale_a, scale_b, use_fast_accum, bias, c, activation, gated, scale_d,
-                      workspace) -> None:
+def _grouped_mm_check(out, mat_a, mat_b, offs, groups, pitch, scale_a, scale_b, row_factors, use_fast_accum, bias, c, activation, gated,
+                      scale_d, workspace) -> None:
     check_product({"mat_a": mat_a, "mat_b": mat_b, "out": out, "offs": offs, "c": c, "bias": bias, "scale_a": scale_a,
-                   "scale_b": scale_b, "scale_d": scale_d}, gated=gated, groups=groups, pitch=pitch)
+                   "scale_b": scale_b, "scale_d": scale_d, "row_factors": row_factors}, gated=gated, groups=groups, pitch=pitch)
 
 
 # ``groups`` and ``pitch``: how ``offs`` is read, as in a ProblemStruct.
 GROUPED_MM = Op("grouped_mm", "Tensor mat_a, Tensor mat_b, Tensor offs, int groups, int pitch, Tensor? scale_a, Tensor? scale_b, "
-                f"bool use_fast_accum, {_EXTRAS}", _grouped_mm_into,
-                lambda a, b, offs, groups, pitch, scale_a, scale_b, fast, bias, c, activation, gated, *_:
+                f"Tensor? row_factors, bool use_fast_accum, {_EXTRAS}", _grouped_mm_into,
+                lambda a, b, offs, groups, pitch, scale_a, scale_b, factors, fast, bias, c, activation, gated, *_:
                 (*offs.shape[:groups == ALONG_K], a.shape[0], _columns(b.shape[-1], gated)), _grouped_mm_check)
+
+
+def _new_with_scales(a, b, gated) -> Tuple[Tensor, Tensor]:
+    columns = _columns(b.shape[-1], gated)
+    return (a.new_empty((a.shape[0], columns), dtype=torch.float8_e4m3fn),
+            a.new_empty((a.shape[0], (columns + 127) // 128), dtype=torch.float32))
+
+
+def _grouped_mm_quantize(mat_a, mat_b, offs, groups, pitch, scale_a, scale_b, activation, gated, workspace) -> Tuple[Tensor, Tensor]:
+    out, scales = _new_with_scales(mat_a, mat_b, gated)
+    f.product(f.MAT_A, mat_a, f.MAT_B, mat_b, f.OUT, out, f.SCALE_OUT, scales, f.OFFS, offs, f.GROUPS, groups, f.GROUP_PITCH, pitch,
+              f.SCALE_A, scale_a, f.SCALE_B, scale_b, f.ACTIVATION, activation_number(activation), f.GATED, gated, f.WORKSPACE, workspace)
+    return out, scales
+
+
+def _fake_grouped_mm_quantize(mat_a, mat_b, offs, groups, pitch, scale_a, scale_b, activation, gated, workspace) -> Tuple[Tensor, Tensor]:
+    out, scales = _new_with_scales(mat_a, mat_b, gated)
+    check_product({"mat_a": mat_a, "mat_b": mat_b, "out": out, "offs": offs, "scale_a": scale_a, "scale_b": scale_b, "scale_out": scales},
+                  gated=gated, groups=groups, pitch=pitch)
+    return out, scales
+
+
+_GROUPED_MM_QUANTIZE = _define(
+    "grouped_mm_quantize(Tensor mat_a, Tensor mat_b, Tensor offs, int groups, int pitch, Tensor scale_a, Tensor scale_b, str? activation, "
+    "bool gated, int workspace) -> (Tensor, Tensor)", _grouped_mm_quantize, _fake_grouped_mm_quantize)
+
+
+def grouped_mm_quantize(mat_a: Tensor, *arguments: Any) -> Tuple[Tensor, Tensor]:
+    """Returns a product of groups in float8_e4m3fn, and its scales by 1x128."""
+    return (_grouped_mm_quantize if takes_no_dispatcher(mat_a) else _GROUPED_MM_QUANTIZE)(mat_a, *arguments)  # type: ignore[no-any-return]
+
 
 _weights_fields = functools.lru_cache(maxsize=4096)(f.weights_fields)
 

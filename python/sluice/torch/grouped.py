@@ -3,7 +3,7 @@
 have torch's names and arguments (docs/groups.md)."""
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -13,23 +13,23 @@ from .._names import GROUPS
 from ..errors import InvalidArgument, InvalidSize
 from ..plans import Workspace
 from ._entry import op
-from ._library import ALONG_K, GROUPED_MM, MM, check_out, dispatch, workspace_number
+from ._library import ALONG_K, GROUPED_MM, MM, check_out, dispatch, grouped_mm_quantize, workspace_number
 from .autograd import needs_grad, refuse_grad, refuse_second_derivative
 
 ENDS, COUNTS = GROUPS.index("ends"), GROUPS.index("counts")
 
 
 def product_of_groups(mat_a: Tensor, mat_b: Tensor, table: Tensor, *, groups: int = ENDS, pitch: int = 1,
-                      scale_a: Optional[Tensor] = None, scale_b: Optional[Tensor] = None, use_fast_accum: bool = False,
-                      bias: Optional[Tensor] = None, c: Optional[Tensor] = None, activation: Optional[str] = None, gated: bool = False,
+                      scale_a: Optional[Tensor] = None, scale_b: Optional[Tensor] = None, row_factors: Optional[Tensor] = None,
+                      use_fast_accum: bool = False, bias: Optional[Tensor] = None, c: Optional[Tensor] = None, activation: Optional[str] = None, gated: bool = False,
                       scale_d: Optional[Tensor] = None, out: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None,
                       workspace: Optional[Workspace] = None) -> Tensor:
     """Returns the product of the rows of ``mat_a`` with the matrix of their group; with ALONG_K, of each group's columns of ``mat_a``
     with its rows of ``mat_b``. ``groups``: ENDS, COUNTS or ALONG_K."""
     if out is not None:
         check_out(out, out_dtype)
-    return dispatch(GROUPED_MM, out, out_dtype or mat_a.dtype, mat_a, mat_b, table, groups, pitch, scale_a, scale_b, use_fast_accum,
-                    bias, c, activation, gated, scale_d, workspace_number(workspace))
+    return dispatch(GROUPED_MM, out, out_dtype or mat_a.dtype, mat_a, mat_b, table, groups, pitch, scale_a, scale_b, row_factors,
+                    use_fast_accum, bias, c, activation, gated, scale_d, workspace_number(workspace))
 
 
 def _needs_table(mat_a: Tensor, mat_b: Tensor, offs: Optional[Tensor]) -> Tensor:
@@ -154,8 +154,8 @@ def _weight_gradient(mat_a: Tensor, mat_b: Tensor, grad: Tensor, offs: Tensor, w
 def scaled_grouped_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, offs: Optional[Tensor] = None,
                       bias: Optional[Tensor] = None, scale_result: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None,
                       use_fast_accum: bool = False, *, c: Optional[Tensor] = None, activation: Optional[str] = None,
-                      gated: bool = False, scale_d: Optional[Tensor] = None, zero_rest: bool = False, out: Optional[Tensor] = None,
-                      workspace: Optional[Workspace] = None) -> Tensor:
+                      gated: bool = False, scale_d: Optional[Tensor] = None, row_factors: Optional[Tensor] = None,
+                      zero_rest: bool = False, out: Optional[Tensor] = None, workspace: Optional[Workspace] = None) -> Tensor:
     """Returns the products of groups of fp8 rows and their scales, as ``torch._scaled_grouped_mm`` does. Scales are dequantising
     multipliers in fp32.
 
@@ -164,13 +164,15 @@ def scaled_grouped_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Te
       ``(groups, n)``: per row, and per column of each group. ``(rows, ceil(k/128))`` and ``(groups, ceil(n/128), ceil(k/128))``: per
       block, row-major; ``scale_b`` may also be the ``.transpose(-2, -1)`` of such a tensor.
     - ``offs``, ``bias``, ``zero_rest``: as for ``grouped_mm``. ``out_dtype``: bf16 by default, as in torch.
-    - ``use_fast_accum``, ``c``, ``activation``, ``gated``, ``scale_d``: as for ``scaled_mm``.
+    - ``use_fast_accum``, ``c``, ``activation``, ``gated``, ``scale_d``: as for ``scaled_mm``. With block scales ``gated`` needs an n that
+      is a multiple of 256.
+    - ``row_factors``: ``(rows,)`` of fp32, by which rows of the result are multiplied: weights of a router.
 
     There is no backward: an argument that requires a gradient raises ``InvalidArgument``, and so does ``scale_result``.
     """
     if scale_result is not None:
         raise InvalidArgument("scale_result is not supported: multiply scale_a or scale_b by it, or pass scale_d, which divides")
-    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (mat_a, mat_b, scale_a, scale_b, bias, c)):
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (mat_a, mat_b, scale_a, scale_b, bias, c, row_factors)):
         refuse_grad("scaled_grouped_mm")
     if (mat_a.dim(), mat_b.dim()) != (2, 3):
         raise InvalidSize(f"mat_a has {mat_a.dim()} dimensions and mat_b {mat_b.dim()}: they must have 2 and 3, rows x k and groups x k x n")
@@ -178,5 +180,17 @@ def scaled_grouped_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Te
     if zero_rest:
         out = _zeroed(out, mat_a, mat_b, gated, dtype)
     return product_of_groups(mat_a, mat_b, _needs_table(mat_a, mat_b, offs), scale_a=scale_a, scale_b=scale_b,
-                             use_fast_accum=use_fast_accum, bias=bias, c=c, activation=activation, gated=gated,
+                             row_factors=row_factors, use_fast_accum=use_fast_accum, bias=bias, c=c, activation=activation, gated=gated,
                              scale_d=scale_d, out=out, out_dtype=dtype, workspace=workspace)
+
+
+@op
+def scaled_grouped_mm_quantize(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, offs: Tensor, *,
+                               activation: Optional[str] = None, gated: bool = False,
+                               workspace: Optional[Workspace] = None) -> Tuple[Tensor, Tensor]:
+    """Returns the products of groups in float8_e4m3fn, quantised by 1x128 in the same kernel: ``(codes, scales)``, with scales of
+    ``(rows, ceil(columns / 128))`` in fp32, as the next product of groups takes them. The arguments are those of
+    ``scaled_grouped_mm``. Rows of no group have neither codes nor scales. There is no backward."""
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (mat_a, mat_b, scale_a, scale_b)):
+        refuse_grad("scaled_grouped_mm_quantize")
+    return grouped_mm_quantize(mat_a, mat_b, offs, ENDS, 1, scale_a, scale_b, activation, gated, workspace_number(workspace))

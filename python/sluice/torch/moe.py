@@ -24,7 +24,7 @@ from ..plans import Workspace
 from ._entry import op
 from ._moe_ops import COMBINE, GATHER, GATHER_QUANTIZE, ROUTE, check_granularity, check_ids, rows_for
 from .autograd import needs_grad, refuse_grad
-from .grouped import grouped_mm, scaled_grouped_mm
+from .grouped import grouped_mm, scaled_grouped_mm, scaled_grouped_mm_quantize
 from .quantize import quantize, silu_mul_quantize
 
 __all__ = ["combine", "experts", "gather", "route"]
@@ -102,6 +102,18 @@ def _granularity_of(w13: Tensor, scale_w13: Tensor, scale_w2: Optional[Tensor]) 
     return kinds[scale_w13.dim()]
 
 
+def _hidden(codes: Tensor, scales: Tensor, up: Tensor, scale_up: Tensor, ends: Tensor, bias: Optional[Tensor], dtype: torch.dtype,
+            activation: str, use_fast_accum: bool, workspace: Optional[Workspace]) -> Tuple[Tensor, Tensor]:
+    """Returns ``act(gate) * up``, quantised as the tokens are. By blocks of whole gates it is one kernel, else two."""
+    if scale_up.dim() == 3 and up.shape[-1] % 256 == 0:
+        return scaled_grouped_mm_quantize(codes, up, scales, scale_up, ends, gated=True, activation=activation,  # type: ignore[no-any-return]
+                                          workspace=workspace)
+    by_row = scale_up.dim() == 2
+    hidden = scaled_grouped_mm(codes, up, scales, scale_up, ends, bias, out_dtype=dtype, use_fast_accum=use_fast_accum, gated=by_row,
+                               activation=activation if by_row else None, workspace=workspace)
+    return quantize(hidden, "row") if by_row else silu_mul_quantize(hidden, "1x128")  # type: ignore[no-any-return]
+
+
 @op(mat_b="w13")
 def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Tensor, w2: Tensor, *,
             scale_w13: Optional[Tensor] = None, scale_w2: Optional[Tensor] = None, bias_13: Optional[Tensor] = None,
@@ -136,12 +148,8 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Te
         raise InvalidArgument(f"activation = {shown(activation)} and block scales: it must be 'silu', and there is no bias_13")
     if needs_grad(x, topk_weights, shared, None):
         refuse_grad("experts of fp8 weights")
-    gated = granularity == "row"
     codes, scales = gather(tokens, token_of_row, granularity)
-    hidden = scaled_grouped_mm(codes, w13.transpose(-2, -1), scales, scale_w13, ends, bias_13, out_dtype=x.dtype,
-                               use_fast_accum=use_fast_accum, gated=gated, activation=activation if gated else None,
-                               workspace=workspace)
-    codes, scales = quantize(hidden, granularity) if gated else silu_mul_quantize(hidden, granularity)
+    codes, scales = _hidden(codes, scales, w13.transpose(-2, -1), scale_w13, ends, bias_13, x.dtype, activation, use_fast_accum, workspace)
     y = scaled_grouped_mm(codes, w2.transpose(-2, -1), scales, scale_w2, ends, bias_2, out_dtype=x.dtype,  # type: ignore[arg-type]
                           use_fast_accum=use_fast_accum, workspace=workspace)
     return combine(y, row_of_slot, weights, None if shared is None else shared.reshape(tokens.shape)).view(x.shape)
