@@ -50,6 +50,10 @@ CALLS = {"use_fast_accum": ("product", "accumulate", {"False": "promoted", "True
          "dilation": ("convolution", "dilation.w", {"1": "1"})}
 
 
+# Functions that are more than a product: the gate of a layer of experts is SwiGLU unless the caller says so.
+OTHERS = {("torch/moe.py", "experts")}
+
+
 def structs() -> dict:
     """Returns Python's values, by topic and field, with the printer's names."""
     import sluice
@@ -101,7 +105,7 @@ def signatures(sources: dict) -> dict:
             given = [*zip((a.posonlyargs + a.args)[-len(a.defaults):] if a.defaults else [], a.defaults),
                      *((arg, value) for arg, value in zip(a.kwonlyargs, a.kw_defaults) if value is not None)]
             for argument, value in given:
-                if argument.arg in found:
+                if argument.arg in found and (file, function.name) not in OTHERS:
                     found[argument.arg][f"{file}:{function.name}"] = repr(ast.literal_eval(value))
     return found
 

@@ -4,8 +4,8 @@
     PYTHONPATH=python python bench/experts/products.py OUT.json [--seconds 120] [--only few|many|wgrad]
 
 DeepGEMM is taken from vLLM's wheel if ``vllm.third_party.deep_gemm`` or ``deep_gemm`` can be imported; without it, it is left out.
-Each result says microseconds, the share of the floor (bytes at 4.5 TB/s or flops at 1685 TFLOP/s, 845 in 16 bits), and the ratio of
-the peer's time to ours. Every contender is checked once against sluice's dense product of a group.
+Each result has the microseconds of every contender and of the floor: bytes at 4.5 TB/s, or flops at 1685 TFLOP/s (845 in 16 bits).
+Every contender is checked once against sluice's dense product of a group.
 """
 import argparse
 import importlib

@@ -125,8 +125,8 @@ Result<void> add_c(const sluice_call& p, Call& call) {
   return {};
 }
 
-/// Adds the table of groups. With groups of rows, A and D are one matrix and B has a matrix per group; with
-/// groups along k, A and B are one matrix and D has one per group.
+/// Adds the table of groups. With groups of rows, A and D are one matrix and B has a matrix per group. With
+/// groups along k, D has a matrix per group.
 Result<void> add_groups(const sluice_call& p, Call& call) {
   const Named table = named(p, SLUICE_GROUPS);
   call.problem.groups = groups_of(p.problem);

@@ -47,4 +47,19 @@ SLUICE_DEVICE void scan_groups(const GemmParams& params, const GroupTable<Shared
   scan.put_tiles(lane, tiles - own);
 }
 
+/// Zeros the rows of k from `live` on, in a math group's blocks of A and in all blocks of B. A block has 64
+/// columns, and a row of 128 bytes for each k. A NaN of another group times zeros of one operand would be NaN. Call
+/// with all threads of the group.
+template <KernelConfig kConfig>
+SLUICE_DEVICE void zero_rows_of_k(u32 a, u32 b, int live, int thread) {
+  constexpr int kBlockBytes = kConfig.tile.k * kSwizzleRowBytes;
+  for (int i = live * kSwizzleRowBytes + thread * 16; i < kBlockBytes; i += kWarpgroupThreads * 16) {
+#pragma unroll
+    for (int block = 0; block < waves(kConfig); ++block) ptx::store_shared_zeros(a + block * kBlockBytes + i);
+#pragma unroll
+    for (int block = 0; block < ceil_div(kConfig.tile.n, kMnBlock); ++block)
+      ptx::store_shared_zeros(b + block * kBlockBytes + i);
+  }
+}
+
 }  // namespace sluice

@@ -159,8 +159,7 @@ class Machine {
 
   // ---- scale vectors: all threads of a math group ----
   /// Starts copying the vectors for the CTA's part of the tile. Call when all threads of the group have read
-  /// the previous tile's. Also prefetches that part of C into L2 and loads the operands of rows into
-  /// registers.
+  /// the previous tile's. Also prefetches that part of C into L2 and loads the operands of rows.
   SLUICE_DEVICE void stage_vectors(const Tile& own) {
     if constexpr (kStagesVectors)
       vectors().stage(params_, own.m_offset + group_row(), own.n_offset, has_groups(kConfig) ? own.batch : 0);
@@ -189,7 +188,6 @@ class Machine {
     else
       WgmmaSs<kConfig>::issue(sums_, a, b, fresh);
   }
-  /// The stage holds this k-tile, and the group has no rows in it.
   SLUICE_DEVICE void pass_stage(int, const Tile&, int) {}
   /// Waits until all products have finished except those of the newest issue_mma.
   SLUICE_DEVICE void wait_mma_but_newest() { ptx::wgmma_wait_group<1>(); }
@@ -228,25 +226,13 @@ class Machine {
       if (lane < kRows + kColumns - 1) ptx::mbarrier_arrive_cluster(empty(stage), target);
     }
   }
-  /// Zeros the rows of k that belong to the next group, of this group's part of A and of B. With a NaN of
-  /// another group, a product with zeros of one operand alone would be NaN.
+  /// Zeros the rows of k that belong to the next group (device/groups.cuh).
   SLUICE_DEVICE void clear_rest(int stage, const Tile& tile) {
     if constexpr (sums_groups(kConfig)) {
-      const int live = tile.k_end - tile.k_begin - (tile.k_tiles - 1) * kConfig.tile.k;
+      const int live = tile.k_end - tile.k_begin - (tile.k_tiles - 1) * kConfig.tile.k, row = group_row();
       if (live == kConfig.tile.k) return;
-      constexpr int kBlockBytes = kConfig.tile.k * kSwizzleRowBytes,
-                    kBlocksB = ceil_div(kConfig.tile.n, kMnBlock);
-      const u32 a = stage_a(stage) + group_row() / kMnBlock * kBlockBytes, b = stage_b(stage);
-      for (int i = live * kSwizzleRowBytes + group_thread() * 16; i < kBlockBytes;
-           i += kWarpgroupThreads * 16) {
-#pragma unroll
-        for (int block = 0; block < waves(kConfig); ++block)
-          ptx::store_shared_zeros(a + block * kBlockBytes + i);
-#pragma unroll
-        for (int block = 0; block < kBlocksB; ++block) ptx::store_shared_zeros(b + block * kBlockBytes + i);
-      }
-      ptx::fence_proxy_async();
-      group_sync();
+      zero_rows_of_k<kConfig>(stage_a(stage) + row * kSwizzleRowBytes, stage_b(stage), live, group_thread());
+      publish_chunk();
     }
   }
   SLUICE_DEVICE void wait_turn(u32 parity) {

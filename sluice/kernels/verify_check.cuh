@@ -313,7 +313,7 @@ __device__ __noinline__ void end_step(const Problem& p, const Step& step, Run& r
 struct BlockAt {
   i64 batch, row, column;  // its matrix of B, and its first row and column
   i64 row_low, row_high;
-  i64 k_low, k_high;  // what is summed over
+  i64 k_low, k_high;  // the part of k that is summed
 };
 
 /// Adds up the block's products. `column_begin`: first row of B.

@@ -30,6 +30,7 @@ PACKED, BYTES = st.pack_int4(W, 64), st.pack_int4(W, 64, order="byte")
 STATE = st.nn.convert_(plain(), recipe="row").state_dict()
 IMAGE, FILTER = bf16(2, 8, 6, 6), bf16(16, 8, 3, 3)
 ONE = torch.ones(())
+EXPERTS, ENDS = bf16(4, 128, 64), torch.zeros(4, dtype=torch.int32)
 PROBLEM = dict(m=64, n=64, k=64)
 OF_PACKED = dict(m=16, n=64, k=128, packed=sluice.WeightFormat())
 
@@ -38,6 +39,12 @@ CALLS = {
     "mm": (st.mm, dict(a=X, b=W.t())), "linear": (st.linear, dict(input=X, weight=W)),
     "scaled_mm": (st.scaled_mm, dict(mat_a=X.to(E4M3), mat_b=W.to(E4M3).t(), scale_a=ONE, scale_b=ONE, out_dtype=BF16)),
     "packed_mm": (st.packed_mm, dict(x=X, packed=PACKED)),
+    "grouped_mm": (st.grouped_mm, dict(mat_a=X, mat_b=EXPERTS, offs=ENDS)),
+    "scaled_grouped_mm": (st.scaled_grouped_mm, dict(mat_a=X.to(E4M3), mat_b=EXPERTS.to(E4M3).transpose(1, 2).contiguous().transpose(1, 2),
+                                                     scale_a=torch.ones(32), scale_b=torch.ones(4, 64), offs=ENDS, out_dtype=BF16)),
+    "scaled_grouped_mm_quantize": (st.scaled_grouped_mm_quantize, dict(
+        mat_a=X.to(E4M3), mat_b=EXPERTS.to(E4M3).transpose(1, 2).contiguous().transpose(1, 2), scale_a=torch.ones(32, 1),
+        scale_b=torch.ones(4, 1, 1), offs=ENDS)),
     "quantize": (st.quantize, dict(input=X, granularity="row")),
     "quantize_static": (st.quantize_static, dict(input=X, scale=ONE)), "silu_mul": (st.silu_mul, dict(input=X)),
     "silu_mul_quantize": (st.silu_mul_quantize, dict(input=X, granularity="row")),
@@ -85,7 +92,7 @@ CALLS = {
 }
 WRONG = {"None": None, "a list": ["a", [3]], "a name": "x", "an object": object()}
 # Kinds of values that are right for these arguments, or for arguments that accept anything.
-RIGHT = {"None": {"activation", "scale_a", "scale_b", "scale_x", "scale_d", "ignore_records", "device"}, "a name": {"cache_dir", "nvrtc", "compiled_dims"}}
+RIGHT = {"None": {"activation", "scale_a", "scale_b", "scale_x", "scale_d", "groups", "ignore_records", "device"}, "a name": {"cache_dir", "nvrtc", "compiled_dims"}}
 PARAMETERS = {"WeightFormat": sluice.WeightFormat, "Problem": sluice.Problem, "Problem of packed": sluice.Problem}
 
 
@@ -126,6 +133,8 @@ def tensor_cases():
                 continue  # an FP8 layer first quantises its input, which fails here
             value = right.get(parameter.name, torch.ones(64))
             for kind, wrong in TENSORS.items():
+                if (parameter.name, kind) == ("offs", "of integers"):
+                    continue  # that is what it must be
                 yield pytest.param(function, {**right, parameter.name: wrong(value)}, parameter.name, id=f"{name}-{parameter.name}-{kind}")
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of groups on the GPU: against fp64, against the dense product of each group bit by bit, in graphs that are replayed with
-other tables, and a layer of experts against the dense sum."""
+"""Products of groups on the GPU, against fp64 and against the dense product of each group, bit by bit. Graphs are replayed with
+other tables. A layer of experts is compared with the dense sum."""
 import pytest
 
 torch = pytest.importorskip("torch")

@@ -56,8 +56,8 @@ def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Optional[Tensor] = None, b
     - ``mat_a`` groups x m x k and ``mat_b`` k x columns: columns ``offs[g - 1]`` to ``offs[g]`` are multiplied by matrix g. The result
       is m x columns, stored by columns.
     - ``mat_a`` m x rows and ``mat_b`` rows x n: columns ``offs[g - 1]`` to ``offs[g]`` of ``mat_a`` are multiplied by these rows of
-      ``mat_b``, both stored with a row in memory for each of them (``x.t()`` and ``y``). The result is groups x m x n; a group
-      without rows gives zeros.
+      ``mat_b``. Both have a row in memory for each of them (``x.t()`` and ``y``). The result is groups x m x n, and zeros for a group
+      without rows.
     - Two batches of matrices, without ``offs``: as ``mm``.
     - ``offs``: int32, one past the last row (column) of each group, on the GPU. It is read by the kernel, so nothing waits for it, and
       a CUDA graph may be replayed with other numbers. Any numbers are safe (docs/groups.md).
@@ -188,8 +188,8 @@ def scaled_grouped_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Te
 def scaled_grouped_mm_quantize(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, offs: Tensor, *,
                                activation: Optional[str] = None, gated: bool = False,
                                workspace: Optional[Workspace] = None) -> Tuple[Tensor, Tensor]:
-    """Returns the products of groups in float8_e4m3fn, quantised by 1x128 in the same kernel: ``(codes, scales)``, with scales of
-    ``(rows, ceil(columns / 128))`` in fp32, as the next product of groups takes them. The arguments are those of
+    """Returns the products of groups in float8_e4m3fn, quantised by 1x128 in the same kernel: ``(codes, scales)``. The scales are fp32,
+    ``(rows, ceil(columns / 128))``, as the next product of groups takes them. The arguments are those of
     ``scaled_grouped_mm``. Rows of no group have neither codes nor scales. There is no backward."""
     if torch.is_grad_enabled() and any(x.requires_grad for x in (mat_a, mat_b, scale_a, scale_b)):
         refuse_grad("scaled_grouped_mm_quantize")
