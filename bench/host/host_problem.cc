@@ -223,17 +223,12 @@ void HostProblem::compare_products(HostComparison& found) const {
   const Problem& p = problem_;
   std::vector<u8> before = old_d_;  // a copy that is only read
   const HostBuffers operands = buffers(before.data());
-  if (!has_groups(p)) {
-    for (i64 batch = 0; batch < p.batch; ++batch)
-      for (i64 row = 0; row < p.m; ++row) compare_row(operands, batch, row, found);
-    return;
-  }
-  const std::vector<GroupRows> groups = rows_of_groups(p, groups_.data());
-  for (i64 group = 0; group < p.batch; ++group)
-    for (i64 row = groups[static_cast<size_t>(group)].begin; row < groups[static_cast<size_t>(group)].end;
-         ++row)
-      compare_row(operands, group, row, found);
-  compare_rows_of_no_group(groups, found);
+  std::vector<bool> stored(static_cast<size_t>(p.m));
+  for_each_row(p, groups_.data(), [&](i64 batch, i64 row) {
+    stored[static_cast<size_t>(row)] = true;
+    compare_row(operands, batch, row, found);
+  });
+  if (has_groups(p)) compare_rows_of_no_group(stored, found);
 }
 
 void HostProblem::compare_row(const HostBuffers& operands, i64 batch, i64 row, HostComparison& found) const {
@@ -254,11 +249,8 @@ void HostProblem::compare_row(const HostBuffers& operands, i64 batch, i64 row, H
   }
 }
 
-void HostProblem::compare_rows_of_no_group(const std::vector<GroupRows>& groups,
-                                           HostComparison& found) const {
+void HostProblem::compare_rows_of_no_group(const std::vector<bool>& used, HostComparison& found) const {
   const Problem& p = problem_;
-  std::vector<bool> used(static_cast<size_t>(p.m));
-  for (const GroupRows& rows : groups) std::fill(used.begin() + rows.begin, used.begin() + rows.end, true);
   const size_t bytes = static_cast<size_t>(p.d.ld * bytes_of(p.d.type));
   for (size_t row = 0; row < used.size(); ++row) {
     const auto begin = static_cast<std::ptrdiff_t>(row * bytes),

@@ -67,8 +67,8 @@ class HostProblem {
   void compare_products(HostComparison& found) const;
   /// Compares one row of D. `operands`: those of the reference.
   void compare_row(const HostBuffers& operands, i64 batch, i64 row, HostComparison& found) const;
-  /// Checks that rows that belong to no group are as they were.
-  void compare_rows_of_no_group(const std::vector<GroupRows>& groups, HostComparison& found) const;
+  /// Checks that rows that belong to no group are as they were. `used`: which rows belong to one.
+  void compare_rows_of_no_group(const std::vector<bool>& used, HostComparison& found) const;
   /// Compares D of a convolution, gaps between pixels included.
   void compare_convolution(HostComparison& found) const;
 

@@ -48,8 +48,8 @@ SLUICE_DEVICE void scan_groups(const GemmParams& params, const GroupTable<Shared
 }
 
 /// Zeros the rows of k from `live` on, in a math group's blocks of A and in all blocks of B. A block has 64
-/// columns, and a row of 128 bytes for each k. A NaN of another group times zeros of one operand would be NaN. Call
-/// with all threads of the group.
+/// columns, and a row of 128 bytes for each k. A NaN of another group times zeros of one operand would be
+/// NaN. Call with all threads of the group.
 template <KernelConfig kConfig>
 SLUICE_DEVICE void zero_rows_of_k(u32 a, u32 b, int live, int thread) {
   constexpr int kBlockBytes = kConfig.tile.k * kSwizzleRowBytes;

@@ -54,14 +54,6 @@ void reference_row(const Problem& p, const HostBuffers& buffers, Scalars scalars
     block.clear();
   }
 }
-void reference_groups(const Problem& p, const HostBuffers& buffers, Scalars scalars) {
-  const std::vector<GroupRows> groups = rows_of_groups(p, buffers.groups);
-  for (i64 group = 0; group < p.batch; ++group)
-    for (i64 row = groups[static_cast<size_t>(group)].begin; row < groups[static_cast<size_t>(group)].end;
-         ++row)
-      reference_row(p, buffers, scalars, group, row);
-}
-
 }  // namespace
 
 OutputPlace output_place(const Problem& p, const ElementIndex& at) {
@@ -81,6 +73,16 @@ std::vector<GroupRows> rows_of_groups(const Problem& p, const int* numbers) {
     before = std::max(before, std::min(numbers[group], total));
   }
   return rows;
+}
+
+void for_each_row(const Problem& p, const int* numbers,
+                  const std::function<void(i64 batch, i64 row)>& visit) {
+  const std::vector<GroupRows> groups = has_groups(p) ? rows_of_groups(p, numbers) : std::vector<GroupRows>();
+  for (i64 batch = 0; batch < p.batch; ++batch) {
+    const GroupRows all{0, static_cast<int>(p.m)};
+    const GroupRows rows = has_groups(p) ? groups[static_cast<size_t>(batch)] : all;
+    for (i64 row = rows.begin; row < rows.end; ++row) visit(batch, row);
+  }
 }
 
 GroupRows k_range_of(const Problem& p, const int* numbers, i64 batch) {
@@ -103,9 +105,9 @@ void reference_gemm(const Problem& problem, const HostBuffers& buffers, float al
   if (is_conv(problem.conv)) return reference_conv(problem, buffers, alpha, beta);
   const Problem p = with_strides(problem);
   if (leaves_d(p, alpha)) return;
-  if (has_groups(p)) return reference_groups(p, buffers, {alpha, beta});
-  for (i64 batch = 0; batch < p.batch; ++batch)
-    for (i64 row = 0; row < p.m; ++row) reference_row(p, buffers, {alpha, beta}, batch, row);
+  for_each_row(p, buffers.groups, [&](i64 batch, i64 row) {
+    reference_row(p, buffers, {alpha, beta}, batch, row);
+  });
 }
 
 }  // namespace sluice

@@ -14,6 +14,7 @@
 // padding. Writes only elements of D. Called by tests and by the host twin.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include <sluice/reference/epilogue.h>
@@ -47,6 +48,9 @@ OutputPlace output_place(const Problem& problem, const ElementIndex& at);
 
 /// Returns the rows, or the part of k, of each group; `numbers`: the table.
 std::vector<GroupRows> rows_of_groups(const Problem& problem, const int* numbers);
+/// Visits the rows of D that are stored: all of each matrix, or those of each group.
+void for_each_row(const Problem& problem, const int* numbers,
+                  const std::function<void(i64 batch, i64 row)>& visit);
 /// Returns the part of k that the sums of a matrix of D have.
 GroupRows k_range_of(const Problem& problem, const int* numbers, i64 batch);
 

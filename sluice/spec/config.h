@@ -124,8 +124,8 @@ SLUICE_HD constexpr int threads_of(const KernelConfig& c) {
 SLUICE_HD constexpr bool multicasts(const KernelConfig& c) {
   return c.cluster.m * c.cluster.n > 1;
 }
-/// As the functions of a problem (spec/problem.h). reads_table: the kernel reads a table of groups. has_groups:
-/// its list of tiles stands there. sums_groups: the part of k of each matrix stands there.
+/// As the functions of a problem (spec/problem.h). reads_table: the kernel reads a table of groups.
+/// has_groups: its list of tiles stands there. sums_groups: the part of k of each matrix stands there.
 SLUICE_HD constexpr bool reads_table(const KernelConfig& c) {
   return c.groups.kind != GroupKind::none;
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads the operands of groups. Of A whose rows belong to groups: a full slice is one box. Of another, small
-// boxes bring the rows that live; the last may bring rows of the next group, whose sums are not stored. Of
-// operands with groups along k: a k-tile begins where its group does, and its last rows may be those of the
-// next group (Machine::clear_rest).
+// Loads a slice of A whose rows may end with a group. A full slice is one box. Of another, small boxes bring
+// the rows that live; the last may bring rows of the next group, whose sums are not stored.
 #pragma once
 
 #include <sluice/device/load/tma_tile.cuh>
@@ -35,23 +33,6 @@ struct GroupedRows {
       else
         ptx::tma_load_multicast(to, *state.map, at, barrier, state.cta_mask);
     }
-  }
-};
-
-/// An operand with groups along k. `Operand`: how it is loaded without.
-template <KernelConfig kConfig, class Operand>
-struct SummedRows {
-  struct State : TileLoad {
-    int k_begin;
-  };
-
-  static SLUICE_DEVICE State begin(const GemmParams& params, const MulticastSlice& slice, Tile tile) {
-    tile.batch = 0;
-    return {Operand::begin(params, slice, tile), tile.k_begin};
-  }
-  static SLUICE_DEVICE void load(const GemmParams&, const State& state, int index, u32 destination,
-                                 u32 barrier, int k_tile) {
-    Operand::Matrices::load(state, index, destination, barrier, state.k_begin + k_tile * kConfig.tile.k);
   }
 };
 

@@ -41,6 +41,24 @@ struct MatrixOperand<kConfig, kIsA, Load::strided> {
   static SLUICE_DEVICE void load(const GemmParams&, const State&, int, u32, u32, int) {}
 };
 
+/// An operand with groups along k: a k-tile begins where its group does, and the last one's rows may be those
+/// of the next group (Machine::clear_rest). `Operand`: how it is loaded without groups.
+template <KernelConfig kConfig, class Operand>
+struct SummedRows {
+  struct State : TileLoad {
+    int k_begin;
+  };
+
+  static SLUICE_DEVICE State begin(const GemmParams& params, const MulticastSlice& slice, Tile tile) {
+    tile.batch = 0;
+    return {Operand::begin(params, slice, tile), tile.k_begin};
+  }
+  static SLUICE_DEVICE void load(const GemmParams&, const State& state, int index, u32 destination,
+                                 u32 barrier, int k_tile) {
+    Operand::Matrices::load(state, index, destination, barrier, state.k_begin + k_tile * kConfig.tile.k);
+  }
+};
+
 template <KernelConfig kConfig, ConvOp kOp>
 struct LoadersOf {
   using A = Im2colRows<kConfig>;
