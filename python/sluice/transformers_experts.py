@@ -55,12 +55,9 @@ def experts_forward(self: torch.nn.Module, hidden_states: Tensor, top_k_index: T
     ends, row_of_slot, token_of_row = moe.route(top_k_index, owner.num_experts)
     up, up_bias = _weights(owner, "gate_up_proj" if owner.has_gate else "up_proj")
     down, down_bias = _weights(owner, "down_proj")
-    # Rows of no token are zeros, so that no gradient of theirs is NaN.
-    rows = hidden_states[token_of_row.clamp(min=0).long()] * (token_of_row >= 0).unsqueeze(-1)
-    hidden = grouped_mm(rows, up, offs=ends, bias=up_bias, zero_rest=True)
+    hidden = grouped_mm(moe.rows_of(hidden_states, token_of_row), up, offs=ends, bias=up_bias, zero_rest=True)
     hidden = owner._apply_gate(hidden) if owner.has_gate else owner.act_fn(hidden)
     y = grouped_mm(hidden.contiguous(), down, offs=ends, bias=down_bias, zero_rest=True)
     if owner.has_post_expert_norm:
         y = owner.post_expert_norm(y)
-    of_slots = y[row_of_slot.clamp(min=0).long()].float() * (row_of_slot >= 0).unsqueeze(-1)
-    return (of_slots * top_k_weights.float().unsqueeze(-1)).sum(1).to(hidden_states.dtype)
+    return moe.sum_of_slots(y, row_of_slot, top_k_weights).to(hidden_states.dtype)

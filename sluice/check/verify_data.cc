@@ -146,11 +146,12 @@ std::vector<int> table_of(const Problem& p, Routing routing, u64 seed) {
       continue;
     }
     // Whole pitches are shared out. Of a group's last pitch some rows pad.
-    const i64 units = total / pitch,
+    const i64 units = ceil_div(total, pitch),
               until = static_cast<i64>(share_before(g + 1) * static_cast<double>(units)) * pitch;
     const bool grows = until > round_up(end, pitch);
-    if (grows)
-      end = until - verify::pick(verify::hash(seed, 0x70 + static_cast<u64>(g)), static_cast<int>(pitch));
+    const i64 begin = round_up(end, pitch),
+              padding = verify::pick(verify::hash(seed, 0x70 + static_cast<u64>(g)), static_cast<int>(pitch));
+    if (grows) end = std::max(begin, std::min(until, total) - padding);
     table[static_cast<size_t>(g)] = static_cast<int>(end);
   }
   return table;

@@ -13,7 +13,9 @@
 namespace sluice {
 
 /// How the table is read; number g of it belongs to group g.
-/// - ends: one past the group's last row. It begins at the first multiple of `pitch` behind the group before.
+/// - ends: one past the group's last row. It begins at the first multiple of `pitch` at or behind the end of
+/// the
+///   group before.
 ///   pitch 1: torch's offsets; 128: DeepGEMM's contiguous layout.
 /// - counts: rows of the group, which begins at row g * pitch (DeepGEMM's masked layout).
 /// - along_k: as ends, but of the rows that are summed over: k of A and B.
@@ -94,8 +96,8 @@ struct GroupTable {
   SLUICE_HD constexpr void put_tiles_before(int g, int tiles) const { memory.put(2 * most + g, tiles); }
 
   /// The group with tile `tile` along m, of all groups' tiles in their order. Each step reads three numbers,
-  /// which do not depend on each other, and leaves a quarter of the groups. Groups without tiles are never
-  /// found. Requires tile < tiles_before(groups).
+  /// which do not depend on each other, and leaves about a quarter of the groups. Groups without tiles are
+  /// never found. Requires tile < tiles_before(groups).
   SLUICE_HD constexpr int group_of(int tile, int groups) const {
     int low = 0, high = groups;
     while (high - low > 1) {

@@ -97,7 +97,6 @@ inline KernelConfig config_of(const Problem& problem, const KernelConfig& given)
   return config;
 }
 
-/// A plan made by hand.
 /// Cuts every tile of the plan into slices along k, with a cluster per slice.
 inline Plan sliced(Plan plan, int slices) {
   if (slices > 1)
@@ -105,6 +104,7 @@ inline Plan sliced(Plan plan, int slices) {
   return plan;
 }
 
+/// A plan made by hand.
 inline Plan plan_of(const Problem& problem, const KernelConfig& given, int clusters) {
   const KernelConfig config = config_of(problem, given);
   EXPECT_EQ(validate(config), nullptr) << validate(config);

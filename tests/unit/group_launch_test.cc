@@ -4,6 +4,7 @@
 // out of the parameters.
 #include <sluice/plan/dense/cluster_grid.h>
 #include <sluice/plan/dense/problem_checks.h>
+#include <sluice/reference/gemm.h>
 #include <sluice/run/driver/gemm_maps.h>
 
 #include "launch_fixture.h"
@@ -104,6 +105,23 @@ TEST_F(GroupLaunch, estimates_the_groups_that_rows_are_likely_to_reach) {
   EXPECT_FALSE(has_groups(expected(p)));
   p.m = 0;
   EXPECT_EQ(expected(p).m, 0);
+}
+
+TEST_F(GroupLaunch, may_be_raced_with_groups_of_equal_sizes) {
+  for (const Problem& p : {problem(), sums_problem()}) EXPECT_TRUE(gemm::race(device(), p, 3).ok());
+  for (const Groups kind : {Groups{GroupKind::ends, 1}, {GroupKind::ends, 16}, {GroupKind::counts, 20}})
+    for (const i64 total : {0, 7, 96, 1000}) {
+      Problem p = problem();
+      p.m = total, p.groups = kind;
+      const std::vector<int> table = even_table(p);
+      i64 rows = 0, most = 0;
+      for (const GroupRows& each : rows_of_groups(p, table.data())) {
+        rows += each.end - each.begin;
+        most = std::max<i64>(most, each.end - each.begin);
+      }
+      EXPECT_LE(most, ceil_div(total, p.batch) + kind.pitch);
+      EXPECT_EQ(rows, kind.kind == GroupKind::counts ? std::min<i64>(total, 8 * 20) : total);
+    }
 }
 
 TEST_F(GroupLaunch, that_cannot_be_is_refused) {

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, is_grad_enabled
 
 from .._arguments import shown
-from ..errors import InvalidArgument, InvalidSize, InvalidStride
+from ..errors import InvalidArgument, InvalidSize, InvalidStride, InvalidType
 from ._entry import op
 from .autograd import refuse_grad
 from .functional import scaled_mm
@@ -54,12 +54,23 @@ def fp8_gemm_nt(a: Tuple[Tensor, Tensor], b: Tuple[Tensor, Tensor], d: Tensor, c
     scaled_mm(a[0], b[0].t(), a[1], b[1], use_fast_accum=True, c=c, out=d)
 
 
+def _check_table(name: str, table: Tensor) -> None:
+    if table.dtype is not torch.int32:
+        raise InvalidType(f"{name} is {table.dtype} and must be int32: pass {name}.int()")
+    if table.dim() != 1:
+        raise InvalidSize(f"{name} has shape {tuple(table.shape)} and must have one dimension")
+
+
 def ends_of_indices(m_indices: Tensor, groups: int) -> Tensor:
     """Returns one past the last row of each group, int32, from the group of each row (-1: none). A few small kernels of torch: compute
-    it once per table, or ask for the layout of ends (``use_psum_layout``). A group without rows ends where the one before it does."""
+    it once per table, or ask for the layout of ends (``use_psum_layout``). A group without rows ends where the one before it does.
+
+    Groups must be in ascending order, each from the first multiple of 128 behind the one before; DeepGEMM itself takes any order.
+    """
+    _check_table("grouped_layout", m_indices)
     rows = torch.arange(1, m_indices.shape[0] + 1, dtype=torch.int32, device=m_indices.device)
     ends = torch.zeros(groups + 1, dtype=torch.int32, device=m_indices.device)
-    ends.scatter_reduce_(0, (m_indices.long() + 1).clamp(0, groups), rows, "amax")
+    ends.scatter_reduce_(0, torch.where((m_indices >= 0) & (m_indices < groups), m_indices + 1, 0).long(), rows, "amax")
     return ends[1:].cummax(0).values
 
 
@@ -71,7 +82,7 @@ def m_grouped_fp8_gemm_nt_contiguous(a: Tuple[Tensor, Tensor], b: Tuple[Tensor, 
     """Writes ``a @ b[g].t()`` into the rows of group g of ``d``. ``a`` is (rows x k, its scales), ``b`` is (groups x n x k, its
     scales). Each group begins at a multiple of 128 rows.
 
-    ``grouped_layout``: int32, the group of each row, or -1; with ``use_psum_layout`` one past the last row of each group, which costs
+    ``grouped_layout``: int32, the group of each row, ascending, or -1; with ``use_psum_layout`` one past the last row of each group, which costs
     no kernel beside the product. ``compiled_dims``, ``disable_ue8m0_cast`` and ``expected_m_for_psum_layout`` have no effect.
     """
     _check("m_grouped_fp8_gemm_nt_contiguous", a, b, None, recipe)
@@ -91,6 +102,8 @@ def _contiguous(a: Tensor, b: Tensor, d: Tensor, layout: Tensor, has_ends: bool,
 
 
 def _grouped(a: Tensor, b: Tensor, d: Tensor, table: Tensor, scales: Sequence[Tensor], **how: int) -> None:
+    if is_grad_enabled() and (a.requires_grad or b.requires_grad):
+        refuse_grad("DeepGEMM's product of groups")
     scale_a, scale_b = scales or (None, None)
     product_of_groups(a, b.transpose(-2, -1), table, scale_a=scale_a, scale_b=scale_b, use_fast_accum=True, out=d, **how)
 
@@ -119,6 +132,8 @@ def _masked(a: Tensor, b: Tensor, d: Tensor, counts: Tensor, *scales: Tensor) ->
     for name, x in (("a", a), ("d", d)):
         if x.dim() != 3:
             raise InvalidSize(f"{name} has shape {tuple(x.shape)} and must have three dimensions: groups x m x columns")
+        if counts.dim() != 1 or x.shape[0] != counts.shape[0]:
+            raise InvalidSize(f"{name} has shape {tuple(x.shape)} and masked_m {tuple(counts.shape)}: they must have one number of groups")
     merged = [_merged(x) for x in scales[:1]]
     _grouped(_merged(a), b, _merged(d), counts, [*merged, *scales[1:]], groups=COUNTS, pitch=max(a.shape[1], 1))
 
@@ -134,6 +149,7 @@ def k_grouped_bf16_gemm_tn_contiguous(a: Tensor, b: Tensor, d: Tensor, ks: Optio
     """
     if is_grad_enabled() and any(x is not None and x.requires_grad for x in (a, b, c)):
         refuse_grad("k_grouped_bf16_gemm_tn_contiguous")
+    _check_table("ks_tensor", ks_tensor)
     product_of_groups(a.t(), b, ks_tensor.cumsum(0, dtype=torch.int32), groups=ALONG_K, c=c, out=d)
 
 

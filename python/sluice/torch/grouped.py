@@ -39,9 +39,10 @@ def _needs_table(mat_a: Tensor, mat_b: Tensor, offs: Optional[Tensor]) -> Tensor
     return offs
 
 
-def _zeroed(out: Optional[Tensor], mat_a: Tensor, mat_b: Tensor, gated: bool, dtype: torch.dtype) -> Tensor:
-    """Returns ``out``, or a new result, full of zeros."""
-    return mat_a.new_zeros((mat_a.shape[0], mat_b.shape[-1] // (1 + gated)), dtype=dtype) if out is None else out.zero_()
+def _zero_rest(out: Tensor, offs: Tensor) -> Tensor:
+    """Makes the rows of ``out`` behind the last group zeros, and returns it."""
+    rows = torch.arange(out.shape[0], device=out.device, dtype=torch.int32)
+    return out.masked_fill_((rows >= offs.max()).unsqueeze(-1), 0) if offs.numel() else out.zero_()
 
 
 @op
@@ -80,10 +81,10 @@ def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Optional[Tensor] = None, b
         return dispatch(MM, out, out_dtype or mat_a.dtype, mat_a, mat_b, 1.0, 0.0 if c is None else 1.0, False, bias, c, activation,
                         gated, None, workspace_number(workspace))
     if dimensions == (2, 3):
-        if zero_rest:
-            out = _zeroed(out, mat_a, mat_b, gated, out_dtype or mat_a.dtype)
-        return product_of_groups(mat_a, mat_b, _needs_table(mat_a, mat_b, offs), bias=bias, c=c, activation=activation, gated=gated,
-                                 out=out, out_dtype=out_dtype, workspace=workspace)
+        table = _needs_table(mat_a, mat_b, offs)
+        made = product_of_groups(mat_a, mat_b, table, bias=bias, c=c, activation=activation, gated=gated, out=out, out_dtype=out_dtype,
+                                 workspace=workspace)
+        return _zero_rest(made, table) if zero_rest else made
     if dimensions == (3, 2):
         _refuse_for_columns(bias=bias, c=c, out=out, gated=gated or None, zero_rest=zero_rest or None)
         return product_of_groups(mat_b.t(), mat_a.transpose(-2, -1), _needs_table(mat_a, mat_b, offs), activation=activation,
@@ -115,6 +116,8 @@ def _differentiable(mat_a: Tensor, mat_b: Tensor, offs: Optional[Tensor], bias: 
     if not simple or (mat_a.dim(), mat_b.dim()) != (2, 3):
         raise InvalidArgument("grouped_mm is differentiable for rows x k and groups x k x n, without c, activation, gated, out and an "
                               "out_dtype that is not mat_a's; use torch.no_grad() or detach() otherwise")
+    if mat_b.shape[-1] % 8 != 0 or mat_b.shape[-2] % 8 != 0:
+        raise InvalidSize(f"mat_b has shape {tuple(mat_b.shape)}: for a gradient its last two dimensions must be multiples of 8; pad them")
     return GroupedFunction.apply(mat_a, mat_b, _needs_table(mat_a, mat_b, offs), bias, zero_rest, workspace)
 
 
@@ -139,7 +142,7 @@ class GroupedFunction(torch.autograd.Function):
             grad_b = _weight_gradient(mat_a, mat_b, grad, offs, ctx.workspace)
         if ctx.needs_input_grad[3]:
             ones = torch.ones(grad.shape[0], 8, dtype=grad.dtype, device=grad.device)
-            grad_bias = grouped_mm(ones.t(), grad, offs=offs, workspace=ctx.workspace)[:, 0].to(ctx.bias_type)
+            grad_bias = grouped_mm(ones.t(), grad, offs=offs, out_dtype=ctx.bias_type, workspace=ctx.workspace)[:, 0]
         return grad_a, grad_b, None, grad_bias, None, None
 
 
@@ -177,11 +180,11 @@ def scaled_grouped_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Te
     if (mat_a.dim(), mat_b.dim()) != (2, 3):
         raise InvalidSize(f"mat_a has {mat_a.dim()} dimensions and mat_b {mat_b.dim()}: they must have 2 and 3, rows x k and groups x k x n")
     dtype = out_dtype or (torch.bfloat16 if out is None else out.dtype)
-    if zero_rest:
-        out = _zeroed(out, mat_a, mat_b, gated, dtype)
-    return product_of_groups(mat_a, mat_b, _needs_table(mat_a, mat_b, offs), scale_a=scale_a, scale_b=scale_b,
+    table = _needs_table(mat_a, mat_b, offs)
+    made = product_of_groups(mat_a, mat_b, table, scale_a=scale_a, scale_b=scale_b,
                              row_factors=row_factors, use_fast_accum=use_fast_accum, bias=bias, c=c, activation=activation, gated=gated,
                              scale_d=scale_d, out=out, out_dtype=dtype, workspace=workspace)
+    return _zero_rest(made, table) if zero_rest else made
 
 
 @op

@@ -129,14 +129,14 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Te
     - ``scale_w13``, ``scale_w2``: ``(experts, 2 * i)`` and ``(experts, h)``: one for each row, and tokens are quantised by row. Or
       ``(experts, ceil(2 * i / 128), ceil(h / 128))`` and ``(experts, ceil(h / 128), ceil(i / 128))``: one for each block, and
       tokens are quantised by 1x128.
-    - ``bias_13``, ``bias_2``: ``(experts, 2 * i)`` and ``(experts, h)``, of weights without block scales.
+    - ``bias_13``, ``bias_2``: ``(experts, 2 * i)`` and ``(experts, h)``. With block scales there is no ``bias_13``.
     - ``activation``: "silu", "gelu" or "relu"; with block scales "silu".
 
     In 16 bits it is differentiable in x, the topk_weights, both weights and ``shared``; gathering and adding are then torch's.
-    A token's bits depend on its own rows alone.
+    With the same number of tokens, a token's bits depend on its own rows alone.
     """
     tokens = x.reshape(-1, x.shape[-1])
-    ids = topk_ids.reshape(tokens.shape[0], -1)
+    ids = topk_ids.reshape(tokens.shape[0], topk_ids.shape[-1])
     weights = None if topk_weights is None else topk_weights.reshape(ids.shape).float()
     ends, row_of_slot, token_of_row = route(ids, w13.shape[0])
     if scale_w13 is None:
@@ -171,11 +171,22 @@ def _experts_16_bit(tokens: Tensor, weights: Optional[Tensor], w13: Tensor, w2: 
         hidden = grouped_mm(rows, up, offs=ends, bias=biases[0], gated=True, activation=activation, workspace=workspace)
         y = grouped_mm(hidden, down, offs=ends, bias=biases[1], workspace=workspace)
         return combine(y, row_of_slot, weights, None if shared is None else shared.reshape(tokens.shape))
-    # Rows of no token are zeros, so that no gradient of theirs is NaN.
-    has_token = (token_of_row >= 0).unsqueeze(-1)
-    rows = tokens[token_of_row.clamp(min=0).long()] * has_token
-    gate, rest = grouped_mm(rows, up, offs=ends, bias=biases[0], zero_rest=True, workspace=workspace).chunk(2, -1)
+    gate, rest = grouped_mm(rows_of(tokens, token_of_row), up, offs=ends, bias=biases[0], zero_rest=True, workspace=workspace).chunk(2, -1)
     y = grouped_mm(_ACTIVATIONS[activation](gate) * rest, down, offs=ends, bias=biases[1], zero_rest=True, workspace=workspace)
-    of_slots = y[row_of_slot.clamp(min=0).long()].float() * (row_of_slot >= 0).unsqueeze(-1)
-    total = (of_slots if weights is None else of_slots * weights.unsqueeze(-1)).sum(1)
+    total = sum_of_slots(y, row_of_slot, weights)
     return (total if shared is None else total + shared.reshape(tokens.shape).float()).to(tokens.dtype)
+
+
+def rows_of(tokens: Tensor, token_of_row: Tensor) -> Tensor:
+    """Returns what ``gather`` does, by torch's differentiable operations. Rows of no token are zeros, so that no gradient of theirs is
+    NaN."""
+    return torch.where((token_of_row >= 0).unsqueeze(-1), tokens[token_of_row.clamp(min=0).long()], tokens.new_zeros(()))
+
+
+def sum_of_slots(y: Tensor, row_of_slot: Tensor, weights: Optional[Tensor]) -> Tensor:
+    """Returns what ``combine`` does without ``shared``, in fp32, by torch's differentiable operations."""
+    has_row = row_of_slot >= 0
+    of_slots = torch.where(has_row.unsqueeze(-1), y[row_of_slot.clamp(min=0).long()].float(), 0.0)
+    if weights is not None:
+        of_slots = of_slots * torch.where(has_row, weights.float(), 0.0).unsqueeze(-1)
+    return of_slots.sum(1)

@@ -59,7 +59,7 @@ struct RowOperands {
 
  private:
   static SLUICE_DEVICE const float* given(const GemmParams& params) {
-    if constexpr (has_groups(kConfig)) return static_cast<const GroupedParams&>(params).row_factors;
+    if constexpr (reads_table(kConfig)) return static_cast<const GroupedParams&>(params).row_factors;
     return static_cast<const FactoredParams&>(params).row_factors;
   }
 };

@@ -4,6 +4,8 @@
 // fit.
 #pragma once
 
+#include <vector>
+
 #include <algorithm>
 
 #include <sluice/plan.h>
@@ -41,6 +43,10 @@ constexpr i64 most_group_tiles(const Problem& p, const KernelConfig& c) {
 /// random, so few rows leave some groups empty. The table itself is on the device, and may change. Returns
 /// other problems as they are.
 Problem expected(const Problem& p);
+
+/// Returns a table of groups of equal sizes, for measurements: whole pitches, of which the last may be cut
+/// off.
+std::vector<int> even_table(const Problem& p);
 
 /// Returns how many clusters of `ctas` CTAs are resident at once, with one CTA per SM. Large clusters leave
 /// SMs of some GPCs idle. As many clusters of 3 fit as of 4, and as many of 5 to 7 as of 8.

@@ -240,7 +240,7 @@ Result<void> check_tma_strides(const Operand& x) {
     return Error{ErrorCode::misaligned, std::string(x.ld_name, 2) + "unaligned = true and " + x.name +
                                             " is " + name_of(x.type) +
                                             ": it must begin at a multiple of 16 bytes, " +
-                                            "as TMA needs; move it, or use 16-bit inputs"};
+                                            "as TMA needs; move it, or use 16-bit inputs without groups"};
   const i64 ld = x.ld();
   if (x.outer > 1 && (ld % unit != 0 || ld >= limit))
     return refuse(x.matrix.ld == 0 ? std::string(x.ld_name) + " = " + x.inner_name : x.ld_name, x.ld_name,

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <new>
 
+#include <sluice/plan/dense/cluster_grid.h>
 #include <sluice/plan/hash.h>
 #include <sluice/plan/limits.h>
 #include <sluice/plan/packed/packed_problem_checks.h>
@@ -16,6 +17,7 @@
 #include <sluice/run/driver/gemm_maps.h>
 #include <sluice/run/driver/workspace_turn.h>
 #include <sluice/run/ops/problem_key.h>
+#include <sluice/run/ops/race.h>
 #include <sluice/spec/part_sums.h>
 #include <sluice/text.h>
 
@@ -53,10 +55,10 @@ Problem key_of(const Problem& problem) {
   if (!is_fp8(key.a.type) || is_block_scaled(key.epilogue)) key.accumulate = Problem{}.accumulate;
   if (!key.epilogue.residual) key.c = {};
   if (!adds(key.epilogue)) key.deterministic = true;
-  // With a single row, a vector of scales is one value, so both spellings get the same key.
+  // With a single row or column, a vector of scales is one value, so both spellings get the same key.
   Epilogue& e = key.epilogue;
   if (key.m == 1 && e.scale_a == ScaleMode::vector) e.scale_a = ScaleMode::tensor;
-  if (key.n == 1 && e.scale_b == ScaleMode::vector) e.scale_b = ScaleMode::tensor;
+  if (scale_b_count(key) == 1 && e.scale_b == ScaleMode::vector) e.scale_b = ScaleMode::tensor;
   return key;
 }
 
@@ -201,6 +203,11 @@ Result<void> set_addresses(const DriverApi& api, PhasedParams& params, const Pre
 
 }  // namespace
 
+Result<void> Gemm::write_table(const Problem& p, const RaceMemory& memory, const StreamHandle& stream) {
+  if (!reads_table(p)) return {};
+  return memory.write(gemm::kGroups, even_table(p), stream);
+}
+
 Result<BoundCall> Gemm::bind(const Prepared<Gemm>& kernel, const Args& args) {
   if (is_packed(kernel.plan.problem)) SLUICE_TRY(packed::check_scalars(kernel.plan.problem, args));
   return BoundCall{kernel.image.operands, gemm::pointers_of(args)};
@@ -275,10 +282,6 @@ Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
 }
 
 Result<Plan> race(const Device& device, const Problem& problem, int candidates) {
-  if (reads_table(problem))
-    return Error{ErrorCode::invalid_argument,
-                 std::string("groups.kind = ") + name_of(problem.groups.kind) +
-                     ": a race has no table of groups to time with; prepare the problem"};
   return ops::race_checked<ops::Gemm>(device, problem, candidates);
 }
 

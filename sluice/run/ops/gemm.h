@@ -57,6 +57,8 @@ int launches_of(const Plan& plan);
 
 namespace ops {
 
+class RaceMemory;
+
 struct Gemm {
   using Problem = sluice::Problem;
   using Plan = sluice::Plan;
@@ -103,6 +105,9 @@ struct Gemm {
     const bool loses = is_fp8(problem.a.type) && !is_promoted(problem);
     return loses ? static_cast<double>(problem.k) / mma_k(problem.a.type) / 8192 : 0;
   }
+  /// Writes the table of a race: groups of equal sizes.
+  static Result<void> write_table(const Problem& problem, const RaceMemory& memory,
+                                  const StreamHandle& stream);
   static int family_of(const Plan& plan) { return static_cast<int>(plan.config.schedule); }
   static Args args_at(const Problem& problem, const Pointers& pointers) {
     return gemm::args_at(problem, pointers);

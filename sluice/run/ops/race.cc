@@ -146,6 +146,15 @@ Result<RaceMemory> RaceMemory::create(const Device& device, const Operands& oper
   return made;
 }
 
+Result<void> RaceMemory::write(int operand, std::span<const int> values, const StreamHandle& stream) const {
+  const i64 bytes = static_cast<i64>(values.size_bytes());
+  for (int copy = 0; copy < copies_; ++copy) {
+    const i64 offset = copy * copy_bytes_ + offsets_[static_cast<size_t>(operand)];
+    SLUICE_TRY(memory_.upload_async(values.data(), {offset, bytes}, stream.get()));
+  }
+  return stream.synchronize();
+}
+
 Pointers RaceMemory::at(int copy) const {
   Pointers pointers;
   for (size_t i = 0; i < offsets_.size(); ++i)

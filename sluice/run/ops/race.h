@@ -40,6 +40,8 @@ class RaceMemory {
   /// kMostRaceBytes), driver (memory).
   static Result<RaceMemory> create(const Device& device, const Operands& operands, double sums_share,
                                    const StreamHandle& stream);
+  /// Writes an operand of every copy, in `stream`, and waits for that.
+  Result<void> write(int operand, std::span<const int> values, const StreamHandle& stream) const;
   int copies() const { return copies_; }
   /// Pointers to the operands of one copy; null where the table has none.
   Pointers at(int copy) const;
@@ -177,6 +179,8 @@ Result<typename Op::Plan> race(const Device& device, const typename Op::Problem&
   const auto turn = race_turn();
   SLUICE_TAKE(const StreamHandle stream, StreamHandle::create(device));
   SLUICE_TAKE(const RaceMemory memory, RaceMemory::create(device, operands, Op::sums_share(problem), stream));
+  if constexpr (requires { Op::write_table(problem, memory, stream); })
+    SLUICE_TRY(Op::write_table(problem, memory, stream));
   SLUICE_TAKE(const Workspace workspace, Workspace::create(device, workspace_bytes));
   std::vector<Racer> racers;
   for (const auto& kernel : kernels)

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times layers of experts beside vLLM's Triton kernels: cold weights, CUDA graphs, contenders in turn.
+
+    PYTHONPATH=python python bench/experts/layers.py OUT.json [--vllm FOLDER] [--seconds 240]
+
+FOLDER is vllm/model_executor/layers/fused_moe of vLLM 0.20.2, of whose kernels two are taken at run time.
+Sorting tokens for them is not timed, and the other steps around them are sluice's; both favours the peer. Without FOLDER it is left out.
+Each result has microseconds, and those of the floor: the bytes of all experts that a token chose, at 4.5 TB/s, or flops at 1685 TFLOP/s.
+"""
+import argparse
+import ast
+import importlib.util
+import json
+import pathlib
+import sys
+import tempfile
+import time
+
+import torch
+
+import sluice.torch as st
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from products import BF16, FP8_RATE, HBM, LAUNCHES, captured, timed
+
+MODELS = {  # experts on this GPU, chosen per token, hidden, intermediate
+    "Qwen3-30B": (128, 8, 2048, 768), "Qwen3-235B TP8": (128, 8, 4096, 192), "DeepSeek-V3 EP32": (8, 8, 7168, 2048),
+    "DeepSeek-V3 EP8": (32, 8, 7168, 2048), "DeepSeek-V3 TP8": (256, 8, 7168, 256), "Mixtral": (8, 2, 4096, 14336),
+}
+ALL_EXPERTS = {"DeepSeek-V3 EP32": 256, "DeepSeek-V3 EP8": 256}  # ids of other ranks' experts are -1
+TOKENS = (1, 8, 16, 64, 4096)
+NAMES = ("write_zeros_to_output", "fused_moe_kernel", "invoke_fused_moe_triton_kernel")
+
+
+def their_kernels(folder):
+    """Returns a module with the peer's kernels, whose package wants all of vLLM."""
+    source = (pathlib.Path(folder) / "fused_moe.py").read_text(encoding="utf-8")
+    parts = [ast.get_source_segment(source, node) for node in ast.parse(source).body if getattr(node, "name", None) in NAMES]
+    parts = ["@triton.jit\n" + part if not part.startswith("@") and not part.startswith("def invoke") else part for part in parts]
+    path = pathlib.Path(tempfile.mkdtemp()) / "kernels.py"  # Triton reads the file of a kernel
+    path.write_text("from typing import Any\nimport torch\nimport triton\nimport triton.language as tl\n\n\n" + "\n\n\n".join(parts),
+                    encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("their_kernels", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def their_config(folder, experts, inner, tokens):
+    """Returns the tuned tile of vLLM for so many tokens, or its default for block scales."""
+    path = pathlib.Path(folder) / "configs" / f"E={experts},N={inner},device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
+    if path.is_file():
+        table = {int(key): value for key, value in json.loads(path.read_text()).items() if key.isdigit()}
+        return table[min(table, key=lambda known: abs(known - tokens))]
+    return {"BLOCK_SIZE_M": 64 if tokens > 16 else 16, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 128, "GROUP_SIZE_M": 32, "num_warps": 4,
+            "num_stages": 3}
+
+
+def routed(name, tokens, routing):
+    """Returns ids and weights of each token's experts."""
+    experts, chosen, _, _ = MODELS[name]
+    everyone = ALL_EXPERTS.get(name, experts)
+    if routing == "one":
+        ids = torch.arange(chosen, device="cuda").repeat(tokens, 1)
+    else:
+        weights = torch.ones(everyone) if routing == "uniform" else torch.arange(1, everyone + 1).float() ** -0.8
+        ids = torch.multinomial(weights.cuda().expand(tokens, -1), chosen)
+        ids = torch.randperm(everyone, device="cuda")[ids]
+    ids = torch.where(ids < experts, ids, -1)
+    return ids, torch.rand(tokens, chosen, device="cuda")
+
+
+class Layer:
+    def __init__(self, name, tokens, routing):
+        self.name, self.tokens = name, tokens
+        self.experts, self.chosen, self.width, self.inner = MODELS[name]
+        self.ids, self.weights = routed(name, tokens, routing)
+        self.x = torch.randn(tokens, self.width, device="cuda", dtype=BF16)
+        each = 3 * self.experts * self.inner * self.width
+        self.copies = max(2, min(8, -(-(3 * 50 * 2**20) // each))) if 2 * each < 40 * 2**30 else 1
+        self.w = [self._weights() for _ in range(self.copies)]
+
+    def _weights(self):
+        made = []
+        for rows, columns in ((2 * self.inner, self.width), (self.width, self.inner)):
+            codes = torch.empty(self.experts, rows, columns, device="cuda", dtype=torch.float8_e4m3fn)
+            scales = torch.empty(self.experts, -(-rows // 128), -(-columns // 128), device="cuda")
+            for e in range(self.experts):
+                codes[e], scales[e] = st.quantize(torch.randn(rows, columns, device="cuda", dtype=BF16) / columns**0.5, "128x128")
+            made += [codes, scales]
+        return made
+
+    def floor(self):
+        used = int((torch.bincount(self.ids[self.ids >= 0].flatten(), minlength=self.experts) > 0).sum())
+        rows = int((self.ids >= 0).sum())
+        bytes_ = 3 * used * self.inner * self.width + 2 * self.tokens * self.width * 2 + rows * (self.width + 2 * self.inner)
+        return max(bytes_ / HBM, 6 * rows * self.inner * self.width / FP8_RATE)
+
+    def sluice(self, i):
+        w13, s13, w2, s2 = self.w[i]
+        self.out = st.moe.experts(self.x, self.ids, self.weights, w13, w2, scale_w13=s13, scale_w2=s2)
+
+    def of_vllm(self, kernels, folder):
+        config = their_config(folder, self.experts, self.inner, self.tokens)
+        block, slots = config["BLOCK_SIZE_M"], self.ids.numel()
+        flat = self.ids.flatten()
+        order = torch.sort(torch.where(flat < 0, self.experts, flat), stable=True).indices
+        sorted_ids, owners = [], []
+        for e in range(self.experts):
+            mine = order[flat[order] == e]
+            if mine.numel():
+                padded = -(-mine.numel() // block) * block
+                sorted_ids.append(torch.nn.functional.pad(mine, (0, padded - mine.numel()), value=slots))
+                owners += [e] * (padded // block)
+        sorted_ids = torch.cat(sorted_ids).int() if sorted_ids else torch.full((block,), slots, device="cuda", dtype=torch.int32)
+        owners = torch.tensor(owners or [-1], device="cuda", dtype=torch.int32)
+        count = torch.tensor([sorted_ids.numel()], device="cuda", dtype=torch.int32)
+        hidden = torch.zeros(self.tokens, self.chosen, 2 * self.inner, device="cuda", dtype=BF16)
+        made = torch.zeros(self.tokens, self.chosen, self.width, device="cuda", dtype=BF16)
+        common = dict(use_fp8_w8a8=True, use_int8_w8a8=False, use_int8_w8a16=False, use_int4_w4a16=False, per_channel_quant=False,
+                      block_shape=[128, 128], compute_type=kernels.tl.bfloat16)
+
+        def call(i):
+            w13, s13, w2, s2 = self.w[i]
+            codes, scales = st.quantize(self.x, "1x128")
+            kernels.invoke_fused_moe_triton_kernel(codes, w13, hidden, scales, s13, self.weights, sorted_ids, owners, count, False,
+                                                   self.chosen, config, **common)
+            codes, scales = st.silu_mul_quantize(hidden.view(-1, 2 * self.inner), "1x128")
+            kernels.invoke_fused_moe_triton_kernel(codes, w2, made, scales, s2, self.weights, sorted_ids, owners, count, True, 1, config,
+                                                   **common)
+            self.theirs = made.sum(1)
+
+        return call
+
+
+def run(name, tokens, routing, kernels, folder):
+    layer = Layer(name, tokens, routing)
+    record = {"model": name, "tokens": tokens, "routing": routing, "floor_us": layer.floor()}
+    graphs = {"sluice": captured(layer.sluice, layer.copies)}
+    if kernels is not None:
+        try:
+            call = layer.of_vllm(kernels, folder)
+            graphs["vLLM Triton"] = captured(call, layer.copies)
+            layer.sluice(0)
+            call(0)
+            record["difference"] = ((layer.out.float() - layer.theirs.float()).norm() / layer.theirs.float().norm()).item()
+        except Exception as error:  # noqa: BLE001 - a peer that refuses is a result
+            record["vLLM Triton refused"] = f"{type(error).__name__}: {error}"[:300]
+    record["us"] = timed(graphs)
+    return record
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out")
+    parser.add_argument("--vllm")
+    parser.add_argument("--seconds", type=float, default=240)
+    arguments = parser.parse_args()
+    kernels = their_kernels(arguments.vllm) if arguments.vllm else None
+    began, results = time.time(), []
+    cases = [(name, tokens, "uniform") for tokens in TOKENS for name in ("Qwen3-30B", "DeepSeek-V3 EP8", "DeepSeek-V3 TP8")]
+    cases += [(name, 64, routing) for name in ("Qwen3-30B", "DeepSeek-V3 EP8") for routing in ("zipf", "one")]
+    cases += [(name, tokens, "uniform") for name in ("DeepSeek-V3 EP32", "Mixtral", "Qwen3-235B TP8") for tokens in (1, 16, 4096)]
+    for name, tokens, routing in cases:
+        if time.time() - began > arguments.seconds:
+            break
+        try:
+            results.append(run(name, tokens, routing, kernels, arguments.vllm))
+        except Exception as error:  # noqa: BLE001
+            results.append({"model": name, "tokens": tokens, "routing": routing, "error": f"{type(error).__name__}: {error}"[:400]})
+        print(json.dumps(results[-1]), flush=True)
+        with open(arguments.out, "w", encoding="utf-8") as file:
+            json.dump({"gpu": torch.cuda.get_device_name(), "launches": LAUNCHES, "results": results}, file, indent=1)
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()
