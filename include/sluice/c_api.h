@@ -212,7 +212,8 @@ typedef struct {
   /* Results are bit-identical from run to run. 1: not so, slices of k are added to D in the order in which
    * they finish (only with SLUICE_ADD). */
   int32_t any_order;
-  int32_t groups;      /* sluice_group_kind. batch is their number. A, C and D, or along k A and B, are one matrix */
+  int32_t
+      groups; /* sluice_group_kind. batch is their number. A, C and D, or along k A and B, are one matrix */
   int32_t group_pitch; /* rows; 0 is 1. Without groups it must be 0 or 1 */
   sluice_conv conv; /* op, spatial, stride, dilation, padding: always the caller's. Sizes, pitches: array */
 } sluice_problem;
