@@ -258,3 +258,13 @@ def test_a_problem_of_groups_is_described_and_flagged():
         sluice.Problem(64, 256, 128, groups="slots").check()
     with pytest.raises(sluice.InvalidArgument, match="group_pitch = 7"):
         sluice.Problem(64, 256, 128, group_pitch=7, packed=sluice.WeightFormat()).check()
+
+
+def test_the_backward_is_traced(on_host):
+    x, w, bias, table = bf16(20, 32), bf16(3, 32, 16), bf16(3, 16), ends(5, 5, 18)
+    grads = []
+    for call in (st.grouped_mm, torch.compile(st.grouped_mm, backend="aot_eager", fullgraph=True)):
+        leaves = [t.clone().requires_grad_() for t in (x, w, bias)]
+        call(leaves[0], leaves[1], offs=table, bias=leaves[2], zero_rest=True).float().square().sum().backward()
+        grads.append([leaf.grad for leaf in leaves])
+    assert all(torch.equal(eager, traced) for eager, traced in zip(*grads))

@@ -23,13 +23,13 @@ def product_of_groups(mat_a: Tensor, mat_b: Tensor, table: Tensor, *, groups: in
                       scale_a: Optional[Tensor] = None, scale_b: Optional[Tensor] = None, row_factors: Optional[Tensor] = None,
                       use_fast_accum: bool = False, bias: Optional[Tensor] = None, c: Optional[Tensor] = None, activation: Optional[str] = None, gated: bool = False,
                       scale_d: Optional[Tensor] = None, out: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None,
-                      workspace: Optional[Workspace] = None) -> Tensor:
+                      workspace: int = 0) -> Tensor:
     """Returns the product of the rows of ``mat_a`` with the matrix of their group; with ALONG_K, of each group's columns of ``mat_a``
     with its rows of ``mat_b``. ``groups``: ENDS, COUNTS or ALONG_K."""
     if out is not None:
         check_out(out, out_dtype)
     return dispatch(GROUPED_MM, out, out_dtype or mat_a.dtype, mat_a, mat_b, table, groups, pitch, scale_a, scale_b, row_factors,
-                    use_fast_accum, bias, c, activation, gated, scale_d, workspace_number(workspace))
+                    use_fast_accum, bias, c, activation, gated, scale_d, workspace)
 
 
 def _needs_table(mat_a: Tensor, mat_b: Tensor, offs: Optional[Tensor]) -> Tensor:
@@ -39,10 +39,15 @@ def _needs_table(mat_a: Tensor, mat_b: Tensor, offs: Optional[Tensor]) -> Tensor
     return offs
 
 
+def _rest(out: Tensor, offs: Tensor) -> Tensor:
+    """Returns which rows of ``out`` lie behind the last group, as a column."""
+    rows = torch.arange(out.shape[0], device=out.device, dtype=torch.int32)
+    return (rows >= (offs.max() if offs.numel() else 0)).unsqueeze(-1)
+
+
 def _zero_rest(out: Tensor, offs: Tensor) -> Tensor:
     """Makes the rows of ``out`` behind the last group zeros, and returns it."""
-    rows = torch.arange(out.shape[0], device=out.device, dtype=torch.int32)
-    return out.masked_fill_((rows >= offs.max()).unsqueeze(-1), 0) if offs.numel() else out.zero_()
+    return out.masked_fill_(_rest(out, offs), 0)
 
 
 @op
@@ -83,16 +88,16 @@ def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Optional[Tensor] = None, b
     if dimensions == (2, 3):
         table = _needs_table(mat_a, mat_b, offs)
         made = product_of_groups(mat_a, mat_b, table, bias=bias, c=c, activation=activation, gated=gated, out=out, out_dtype=out_dtype,
-                                 workspace=workspace)
+                                 workspace=workspace_number(workspace))
         return _zero_rest(made, table) if zero_rest else made
     if dimensions == (3, 2):
         _refuse_for_columns(bias=bias, c=c, out=out, gated=gated or None, zero_rest=zero_rest or None)
         return product_of_groups(mat_b.t(), mat_a.transpose(-2, -1), _needs_table(mat_a, mat_b, offs), activation=activation,
-                                 out_dtype=out_dtype, workspace=workspace).t()
+                                 out_dtype=out_dtype, workspace=workspace_number(workspace)).t()
     if dimensions == (2, 2):
         _refuse_for_sums(bias=bias, gated=gated or None, zero_rest=zero_rest or None)
         return product_of_groups(mat_a, mat_b, _needs_table(mat_a, mat_b, offs), groups=ALONG_K, c=c, activation=activation, out=out,
-                                 out_dtype=out_dtype, workspace=workspace)
+                                 out_dtype=out_dtype, workspace=workspace_number(workspace))
     raise InvalidSize(f"mat_a has {dimensions[0]} dimensions and mat_b {dimensions[1]}: each must have 2 or 3")
 
 
@@ -118,18 +123,21 @@ def _differentiable(mat_a: Tensor, mat_b: Tensor, offs: Optional[Tensor], bias: 
                               "out_dtype that is not mat_a's; use torch.no_grad() or detach() otherwise")
     if mat_b.shape[-1] % 8 != 0 or mat_b.shape[-2] % 8 != 0:
         raise InvalidSize(f"mat_b has shape {tuple(mat_b.shape)}: for a gradient its last two dimensions must be multiples of 8; pad them")
-    return GroupedFunction.apply(mat_a, mat_b, _needs_table(mat_a, mat_b, offs), bias, zero_rest, workspace)
+    table = _needs_table(mat_a, mat_b, offs)
+    made: Tensor = GroupedFunction.apply(mat_a, mat_b, table, bias, workspace_number(workspace),
+                                         None if torch.compiler.is_compiling() else workspace)
+    return made.masked_fill(_rest(made, table), 0) if zero_rest else made
 
 
 class GroupedFunction(torch.autograd.Function):
     """``grouped_mm`` of rows x k and groups x k x n with a backward: two products of groups, with the same table."""
 
     @staticmethod
-    def forward(ctx: Any, mat_a: Tensor, mat_b: Tensor, offs: Tensor, bias: Optional[Tensor], zero_rest: bool,
-                workspace: Optional[Workspace]) -> Tensor:
+    def forward(ctx: Any, mat_a: Tensor, mat_b: Tensor, offs: Tensor, bias: Optional[Tensor], workspace: int,
+                kept: Optional[Workspace]) -> Tensor:
         ctx.save_for_backward(mat_a, mat_b, offs)
-        ctx.workspace, ctx.bias_type = workspace, None if bias is None else bias.dtype
-        return grouped_mm(mat_a, mat_b, offs=offs, bias=bias, zero_rest=zero_rest, workspace=workspace)
+        ctx.workspace, ctx.kept, ctx.bias_type = workspace, kept, None if bias is None else bias.dtype
+        return product_of_groups(mat_a, mat_b, offs, bias=bias, workspace=workspace)
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple:
@@ -137,20 +145,20 @@ class GroupedFunction(torch.autograd.Function):
         mat_a, mat_b, offs = ctx.saved_tensors
         grad, grad_a, grad_b, grad_bias = grad_output.contiguous(), None, None, None
         if ctx.needs_input_grad[0]:
-            grad_a = grouped_mm(grad, mat_b.transpose(-2, -1), offs=offs, zero_rest=True, workspace=ctx.workspace)
+            grad_a = _zero_rest(product_of_groups(grad, mat_b.transpose(-2, -1), offs, workspace=ctx.workspace), offs)
         if ctx.needs_input_grad[1]:
             grad_b = _weight_gradient(mat_a, mat_b, grad, offs, ctx.workspace)
         if ctx.needs_input_grad[3]:
             ones = torch.ones(grad.shape[0], 8, dtype=grad.dtype, device=grad.device)
-            grad_bias = grouped_mm(ones.t(), grad, offs=offs, out_dtype=ctx.bias_type, workspace=ctx.workspace)[:, 0]
+            grad_bias = product_of_groups(ones.t(), grad, offs, groups=ALONG_K, out_dtype=ctx.bias_type, workspace=ctx.workspace)[:, 0]
         return grad_a, grad_b, None, grad_bias, None, None
 
 
-def _weight_gradient(mat_a: Tensor, mat_b: Tensor, grad: Tensor, offs: Tensor, workspace: Optional[Workspace]) -> Tensor:
+def _weight_gradient(mat_a: Tensor, mat_b: Tensor, grad: Tensor, offs: Tensor, workspace: int) -> Tensor:
     """Returns the gradient of ``mat_b`` in its layout: groups x k x n, or the transpose of groups x n x k."""
     if mat_b.stride(-1) == 1:
-        return grouped_mm(mat_a.t(), grad, offs=offs, workspace=workspace)
-    return grouped_mm(grad.t(), mat_a, offs=offs, workspace=workspace).transpose(-2, -1)
+        return product_of_groups(mat_a.t(), grad, offs, groups=ALONG_K, workspace=workspace)
+    return product_of_groups(grad.t(), mat_a, offs, groups=ALONG_K, workspace=workspace).transpose(-2, -1)
 
 
 @op
@@ -183,7 +191,7 @@ def scaled_grouped_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Te
     table = _needs_table(mat_a, mat_b, offs)
     made = product_of_groups(mat_a, mat_b, table, scale_a=scale_a, scale_b=scale_b,
                              row_factors=row_factors, use_fast_accum=use_fast_accum, bias=bias, c=c, activation=activation, gated=gated,
-                             scale_d=scale_d, out=out, out_dtype=dtype, workspace=workspace)
+                             scale_d=scale_d, out=out, out_dtype=dtype, workspace=workspace_number(workspace))
     return _zero_rest(made, table) if zero_rest else made
 
 
