@@ -17,7 +17,6 @@ import time
 import torch
 
 import sluice.torch as st
-from sluice.torch import deep_gemm
 
 BF16, E4M3 = torch.bfloat16, torch.float8_e4m3fn
 HBM, FP8_RATE, BF16_RATE = 4.5e6, 1685e6, 845e6  # per microsecond: bytes, flops
@@ -38,10 +37,6 @@ def peer():
     return None
 
 
-def quantized(x, granularity):
-    return st.quantize(x, granularity)
-
-
 class Case:
     """One problem, with copies of its weights that together are larger than L2."""
 
@@ -51,10 +46,10 @@ class Case:
         self.x = torch.randn(groups * rows, k, device="cuda", dtype=BF16)
         self.weights = [torch.randn(groups, n, k, device="cuda", dtype=BF16) / k**0.5 for _ in range(min(count, 8))]
         self.ends = torch.arange(1, groups + 1, device="cuda", dtype=torch.int32) * rows
-        self.x8 = quantized(self.x, "1x128")
+        self.x8 = st.quantize(self.x, "1x128")
         self.w8 = []
         for w in self.weights:
-            parts = [quantized(each, "128x128") for each in w]
+            parts = [st.quantize(each, "128x128") for each in w]
             self.w8.append((torch.stack([codes for codes, _ in parts]), torch.stack([scale for _, scale in parts])))
         self.d = torch.empty(groups * rows, n, device="cuda", dtype=BF16)
 
@@ -81,7 +76,7 @@ class Case:
         high = max(self.rows, 64)
         padded = torch.zeros(self.groups, high, self.k, device="cuda", dtype=BF16)
         padded[:, :self.rows] = self.x.view(self.groups, self.rows, self.k)
-        x8, s8 = quantized(padded.view(-1, self.k), "1x128")
+        x8, s8 = st.quantize(padded.view(-1, self.k), "1x128")
         pair, d = (x8.view(self.groups, high, self.k), s8.view(self.groups, high, -1)), torch.empty(self.groups, high, self.n, device="cuda", dtype=BF16)
         self.padded = d
         return lambda i: theirs.m_grouped_fp8_gemm_nt_masked(pair, self.w8[i], d, counts, self.rows)

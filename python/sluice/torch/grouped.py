@@ -3,7 +3,7 @@
 have torch's names and arguments (docs/groups.md)."""
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -91,29 +91,22 @@ def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Optional[Tensor] = None, b
                                  workspace=workspace_number(workspace))
         return _zero_rest(made, table) if zero_rest else made
     if dimensions == (3, 2):
-        _refuse_for_columns(bias=bias, c=c, out=out, gated=gated or None, zero_rest=zero_rest or None)
+        _refuse("groups of columns (mat_a is a batch of matrices)", bias=bias, c=c, out=out, gated=gated or None, zero_rest=zero_rest or None)
         return product_of_groups(mat_b.t(), mat_a.transpose(-2, -1), _needs_table(mat_a, mat_b, offs), activation=activation,
                                  out_dtype=out_dtype, workspace=workspace_number(workspace)).t()
     if dimensions == (2, 2):
-        _refuse_for_sums(bias=bias, gated=gated or None, zero_rest=zero_rest or None)
+        _refuse("sums over groups (mat_a and mat_b are matrices)", bias=bias, gated=gated or None, zero_rest=zero_rest or None)
         return product_of_groups(mat_a, mat_b, _needs_table(mat_a, mat_b, offs), groups=ALONG_K, c=c, activation=activation, out=out,
                                  out_dtype=out_dtype, workspace=workspace_number(workspace))
     raise InvalidSize(f"mat_a has {dimensions[0]} dimensions and mat_b {dimensions[1]}: each must have 2 or 3")
 
 
-def _refuse(what: str, given: Mapping[str, object]) -> None:
+def _refuse(what: str, **given: object) -> None:
+    """Raises ``InvalidArgument`` for the first argument that is given and that such a product does not take."""
     for name, value in given.items():
         if value is not None:
             raise InvalidArgument(f"{name} = {shown(value) if not isinstance(value, Tensor) else 'a tensor'}, and {what} take no such "
                                   "argument: leave it out")
-
-
-def _refuse_for_columns(**given: object) -> None:
-    _refuse("groups of columns (mat_a is a batch of matrices)", given)
-
-
-def _refuse_for_sums(**given: object) -> None:
-    _refuse("sums over groups (mat_a and mat_b are matrices)", given)
 
 
 def _differentiable(mat_a: Tensor, mat_b: Tensor, offs: Optional[Tensor], bias: Optional[Tensor], zero_rest: bool,
