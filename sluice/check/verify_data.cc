@@ -146,12 +146,10 @@ std::vector<int> table_of(const Problem& p, Routing routing, u64 seed) {
       continue;
     }
     // Whole pitches are shared out. Of a group's last pitch some rows pad.
-    const i64 units = ceil_div(total, pitch),
-              until = static_cast<i64>(share_before(g + 1) * static_cast<double>(units)) * pitch;
-    const bool grows = until > round_up(end, pitch);
-    const i64 begin = round_up(end, pitch),
+    const i64 until =
+                  static_cast<i64>(share_before(g + 1) * static_cast<double>(ceil_div(total, pitch))) * pitch,
               padding = verify::pick(verify::hash(seed, 0x70 + static_cast<u64>(g)), static_cast<int>(pitch));
-    if (grows) end = std::max(begin, std::min(until, total) - padding);
+    if (until > round_up(end, pitch)) end = std::min(until - padding, total);
     table[static_cast<size_t>(g)] = static_cast<int>(end);
   }
   return table;

@@ -13,10 +13,8 @@
 namespace sluice {
 
 /// How the table is read; number g of it belongs to group g.
-/// - ends: one past the group's last row. It begins at the first multiple of `pitch` at or behind the end of
-/// the
-///   group before.
-///   pitch 1: torch's offsets; 128: DeepGEMM's contiguous layout.
+/// - ends: one past the group's last row. It begins at the first multiple of `pitch` at or behind the end
+///   of the group before. pitch 1: torch's offsets; 128: DeepGEMM's contiguous layout.
 /// - counts: rows of the group, which begins at row g * pitch (DeepGEMM's masked layout).
 /// - along_k: as ends, but of the rows that are summed over: k of A and B.
 enum class GroupKind : u8 { none, ends, counts, along_k };

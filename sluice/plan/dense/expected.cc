@@ -26,9 +26,7 @@ std::vector<int> even_table(const Problem& p) {
   const i64 total = group_total(p), pitch = p.groups.pitch, units = ceil_div(total, pitch);
   for (i64 g = 0; g < p.batch; ++g) {
     const i64 room = std::clamp<i64>(total - g * pitch, 0, pitch), until = (g + 1) * units / p.batch * pitch;
-    table.push_back(static_cast<int>(p.groups.kind == GroupKind::counts
-                                         ? std::min(ceil_div(total, p.batch), room)
-                                         : std::min(until, total)));
+    table.push_back(static_cast<int>(p.groups.kind == GroupKind::counts ? room : std::min(until, total)));
   }
   return table;
 }
