@@ -105,7 +105,8 @@ struct ChainStep {
 /// How steps overlap.
 /// - off: each launch begins when its predecessor has ended.
 /// - wait_first: a launch begins earlier, and waits before its first load.
-/// - weights_first: a launch begins earlier and loads weights into its ring before it waits.
+/// - weights_first: a launch begins earlier and loads weights into its ring before it waits. A product of
+///   groups cannot: it reads its table first, so it is wait_first.
 /// - tuned: the step's tuning record for its neighbours decides, kernel included. Without a record it is
 ///   weights_first, and packed products use the kernel that the model estimates fastest between neighbours.
 enum class ChainOverlap : u8 { off, wait_first, weights_first, tuned };

@@ -129,6 +129,7 @@ Result<Overlap> overlap_at(const PlannedStep& planned, const ChainOptions& optio
     made = *step.overlap;
   }
   if (first || behind_foreign) made.wait = Wait::none;
+  if (made.wait == Wait::weights_first && !step_of(step)->has_early_weights()) made.wait = Wait::first;
   // Without a wait launches do not overlap, so there is nothing to space.
   if (made.wait == Wait::none && !step.overlap) made.spacing = Spacing::memory;
   if (last) made.trigger = Trigger::never;

@@ -38,6 +38,10 @@ std::optional<ForeignRecipe> first_foreign(const Steps& steps) {
   return std::nullopt;
 }
 
+StepRange first_of(const std::vector<StepRange>& ranges) {
+  return ranges.empty() ? StepRange{} : ranges.front();
+}
+
 constexpr i64 kBlobSlice = 2048;  // bytes of packed weights; a CTA reads many slices in a row
 
 }  // namespace
@@ -58,8 +62,10 @@ std::vector<TunedChain::Step> tuned_steps(std::span<const ChainStep> layer,
 }
 
 StepRange main_weights(const Step& step) {
-  const std::vector<StepRange> streamed = step.ranges([](Role role) { return role == Role::streamed; });
-  return streamed.empty() ? StepRange{} : streamed.front();
+  return first_of(step.ranges([](Role role) { return role == Role::streamed || role == Role::chosen; }));
+}
+StepRange streamed_weights(const Step& step) {
+  return first_of(step.ranges([](Role role) { return role == Role::streamed; }));
 }
 
 std::vector<StepRange> ranges_of(const Operands& operands, const Pointers& pointers, bool (*wanted)(Role)) {
@@ -80,7 +86,7 @@ i64 moved_bytes(const Operands& operands, const Pointers& pointers) {
 
 /// The default, for weights such as packed ones, whose rows need no equal shares.
 WarmRange Step::share_of_weights(i64 bytes, const SkippedK&) const {
-  const StepRange weights = main_weights(*this);
+  const StepRange weights = streamed_weights(*this);
   bytes = std::min(bytes, weights.bytes);
   if (bytes <= 0) return {};
   if (bytes == weights.bytes || bytes < kBlobSlice) return {weights.data, bytes};

@@ -74,6 +74,9 @@ class Step {
   /// other steps. lets_go() returns whether the next launch may start before this step's launch ends.
   virtual std::optional<Overlap> own_overlap() const { return std::nullopt; }
   virtual bool lets_go() const { return true; }
+  /// Returns whether a launch may load weights before its PDL wait. If not, Wait::weights_first means
+  /// Wait::first.
+  virtual bool has_early_weights() const { return true; }
   /// Returns whether the caller launches in the step's place, between two parts of the chain.
   virtual bool is_gap() const { return false; }
 
@@ -118,8 +121,10 @@ StepRecipe recipe_of(const ChainStep& step);
 std::vector<TunedChain::Step> tuned_steps(std::span<const ChainStep> layer,
                                           std::span<const TunedStep> choices);
 
-/// Returns the weights that hand-off and prefetch load into L2; no bytes if the step has none.
+/// Returns a product's B; no bytes if the step is no product.
 StepRange main_weights(const Step& step);
+/// Returns them if hand-off and prefetch may load them into L2, and no bytes otherwise.
+StepRange streamed_weights(const Step& step);
 inline StepRange main_weights(const ChainStep& step) {
   return main_weights(*step_of(step));
 }

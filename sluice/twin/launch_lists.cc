@@ -37,7 +37,7 @@ std::vector<OperandEvent> events_of(const Step& step, const KernelConfig& c) {
     case StepKind::fetch_scales:
     case StepKind::read_tensor_scales: return {reads(Operand::token_scales), reads(Operand::weights)};
     case StepKind::write_chunk: return epilogue_reads(c);
-    case StepKind::read_list: return {reads(Operand::tokens)};
+    case StepKind::read_list: return {reads(Operand::table)};
     case StepKind::copy_chunk:
     case StepKind::issue_store: return {writes(Operand::output)};
     case StepKind::store_direct: {
@@ -104,6 +104,7 @@ const std::string& name_in(const LaunchArrays& arrays, Operand operand) {
     case Operand::tokens: return arrays.tokens;
     case Operand::weights: return arrays.weights;
     case Operand::token_scales: return arrays.token_scales;
+    case Operand::table: return arrays.table;
     case Operand::residual: return arrays.residual;
     case Operand::output: return arrays.output;
     case Operand::output_scales: return arrays.output_scales;

@@ -18,6 +18,7 @@ enum class Operand : u8 {
   tokens,         // A; the input of a norm or quantiser
   weights,        //
   token_scales,   // scale_d too, a quantiser's given scale, tables of rows, weights of experts
+  table,          // of a product's groups
   residual,       // C; the `shared` of a sum of experts
   output,         // D
   output_scales,  // scales of a norm or quantiser; row_of_slot of a sort
@@ -66,7 +67,7 @@ KernelLists gap_lists();
 struct LaunchArrays {
   std::string name;
   Edge edge = Edge::dependent;
-  std::string tokens = "x", weights = "weights", token_scales = "scales", residual, output = "d",
+  std::string tokens = "x", weights = "weights", token_scales = "scales", table, residual, output = "d",
               output_scales, sum, workspace = "workspace";
 };
 /// Makes a launch for explore_chain(). A launch that cannot be dependent gets Edge::stream.

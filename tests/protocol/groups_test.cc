@@ -8,6 +8,8 @@
 
 #include <sluice/spec/loaded_rows.h>
 
+#include <sluice/twin/chain.h>
+#include <sluice/twin/launch_lists.h>
 #include <sluice/twin/record.h>
 
 #include "operands.h"
@@ -181,6 +183,31 @@ TEST(groups, keep_the_protocol_in_every_interleaving) {
   explored({.k_tiles = 1, .warps_per_group = kMathWarps}, {3});
 }
 
+// ---- in chains ----
+/// route, gather, and two products that read the table: each launch begins as early as it may. The table is
+/// complete for a product two launches behind, because each launch in between waits.
+template <class AnyMachine = Machine>
+std::vector<ChainLaunch> layer_of_experts(Trigger trigger) {
+  const Overlap o{.wait = Wait::first, .trigger = trigger};
+  const auto product = [&](const LaunchArrays& arrays) {
+    return launch_of(
+        gemm_lists(record_unchecked<AnyMachine>(scenario_of({.k_tiles = 1, .overlap = o}, {3, 20}))), arrays);
+  };
+  return {launch_of(route_lists({Wait::none, trigger}),
+                    {.name = "route", .edge = Edge::stream, .output = "rows", .sum = "table"}),
+          launch_of(quantize_lists(o), {.name = "gather", .token_scales = "rows", .output = "y"}),
+          product({.name = "gate_up", .tokens = "y", .table = "table", .output = "z"}),
+          product({.name = "down", .tokens = "z", .table = "table", .output = "y"})};
+}
+
+TEST(groups, may_be_steps_of_chains) {
+  for (const Trigger trigger : {Trigger::never, Trigger::at_start, Trigger::after_loads}) {
+    const Exploration found = explore_chain(layer_of_experts(trigger));
+    EXPECT_FALSE(found.failure) << describe(*found.failure);
+    EXPECT_TRUE(found.complete) << name_of(trigger);
+  }
+}
+
 // ---- planted bugs ----
 /// Bug: TMA stores a chunk whose last rows are another group's.
 struct StoresForeignRows : Machine {
@@ -263,6 +290,8 @@ TEST(groups, planted_bugs_are_found) {
   expect_found<ForgetsTheRest>(FailureKind::tile_missing, small, {64, 3});
   expect_found<ExpectsWholeTiles>(FailureKind::deadlock, small, {3});
   expect_found<ReadsTheListEarly>(FailureKind::before_the_wait, waits, {3});
+  EXPECT_EQ(explore_chain(layer_of_experts<ReadsTheListEarly>(Trigger::at_start)).failure->kind,
+            FailureKind::read_early);
   expect_found<CountsNoCopy>(FailureKind::store_buffer_overwritten, {.k_tiles = 1, .chunks = 3}, {64, 3});
   const Shape shared{.schedule = Schedule::cooperative, .stages = 2, .k_tiles = 4};
   expect_found<ReleasesUnfilled>(FailureKind::stage_unready, shared, {3});

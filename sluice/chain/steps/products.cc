@@ -77,8 +77,11 @@ class ProductOfChain : public Step {
   Result<void> check(const ChainStep& step) const override {
     if (is_conv(step_.problem.conv))
       return refused("a convolution cannot be a step of a chain yet: launch it between chains");
-    if (reads_table(step_.problem))
-      return refused("a product of groups cannot be a step of a chain yet: launch it between chains");
+    if (sums_groups(step_.problem))
+      return refused(
+          "a product of groups along k computes gradients, and cannot be a step of a chain: launch it "
+          "between "
+          "chains");
     if (step_.overrides.overlap != Overlap{})
       return refused("PlanOverrides::overlap is the chain's to set: say it in ChainStep::overlap");
     if (step_.args.workspace.data != nullptr)
@@ -92,12 +95,14 @@ class ProductOfChain : public Step {
           "out, or ask for another combine");
     return {};
   }
+  /// Groups read their table first, which an earlier step may write.
+  bool has_early_weights() const override { return !has_groups(step_.problem); }
   bool is_launched() const override {
     return !is_empty(step_.problem) && !leaves_d(step_.problem, step_.args.alpha);
   }
 
   WarmRange share_of_weights(i64 bytes, const SkippedK& skip) const override {
-    bytes = std::min(bytes, main_weights(*this).bytes);
+    bytes = std::min(bytes, streamed_weights(*this).bytes);
     if (bytes <= 0) return {};
     const RowsOfB b = rows_of_b(step_);
     // A row is divided into equal parts only if rows have no gaps, because all parts must have one stride.

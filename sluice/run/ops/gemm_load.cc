@@ -115,6 +115,10 @@ Extents extents_of_b(const Problem& p) {
   if (is_conv(p.conv)) return p.conv.op == ConvOp::wgrad ? x_extents(p.conv) : w_extents(p.conv);
   return {inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), p.b.ld, b_matrices(p), p.b.batch_stride};
 }
+Role role_of_b(const Problem& p) {
+  if (p.conv.op == ConvOp::wgrad || sums_groups(p)) return Role::read;
+  return has_groups(p) ? Role::chosen : Role::streamed;
+}
 Extents extents_of_d(const Problem& p) {
   switch (p.conv.op) {
     case ConvOp::none: break;
@@ -151,7 +155,7 @@ Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspac
         extents_of_a(p));
   if (any_address) o[kA].remedy = "move it, or plan with a.unaligned = true";
   o.add({.name = names.b,
-         .role = p.conv.op == ConvOp::wgrad ? Role::read : Role::streamed,
+         .role = role_of_b(p),
          .type = p.b.type,
          .used = has_k,
          .alignment = alignment_of(p.b, p.n),

@@ -51,12 +51,14 @@ struct Extents {
 /// - read: an input that earlier launches may write.
 /// - weight: constant, so a dependent launch may read it before its PDL wait.
 /// - streamed: weights that a chain may prefetch into L2 (B of a dense product, the packed blob).
+/// - chosen: weights of which a table on the device chooses (B of a product of groups). A launch reads them
+///   behind its PDL wait, and a chain prefetches none of them.
 /// - write: an output.
 /// - scratch: the workspace.
-enum class Role : u8 { read, weight, streamed, write, scratch };
+enum class Role : u8 { read, weight, streamed, chosen, write, scratch };
 
 constexpr bool is_weight(Role role) {
-  return role == Role::weight || role == Role::streamed;
+  return role == Role::weight || role == Role::streamed || role == Role::chosen;
 }
 constexpr bool is_written(Role role) {
   return role == Role::write || role == Role::scratch;
