@@ -15,7 +15,7 @@ import sluice.torch as st
 import torch
 from sluice.torch.decode.machine import Token
 from sluice.torch.decode.now import Now
-from sluice.torch.decode.reference import ReferenceAttention
+from sluice.torch.decode.reference import ReferenceAttention, ReferenceRouter
 from sluice.weights import dequantize
 
 E4M3 = torch.float8_e4m3fn
@@ -124,7 +124,60 @@ def silu_mul_quantize(input, granularity="1x128", *, out=None, scales=None):
     return by_granularity(torch.nn.functional.silu(gate) * up, granularity)
 
 
-FUNCTIONS = types.SimpleNamespace(rms_norm=rms_norm, rms_norm_quantize=rms_norm_quantize, linear=linear, scaled_mm=scaled_mm,
+def rows_of_groups(offs, rows):
+    begin = 0
+    for group, end in enumerate(offs.tolist()):
+        end = min(max(end, begin), rows)
+        yield group, slice(begin, end)
+        begin = end
+
+
+def grouped_mm(mat_a, mat_b, *, offs, bias=None, c=None, activation=None, gated=False, out=None):
+    need(mat_a.dtype is mat_b.dtype and offs.dtype is torch.int32 and mat_b.stride(-2) == 1, "one type, int32 ends, B k-major")
+    made = torch.full((mat_a.shape[0], mat_b.shape[-1] // (1 + gated)), float("nan"), dtype=mat_a.dtype)  # rows of no group stay
+    for group, rows in rows_of_groups(offs, mat_a.shape[0]):
+        made[rows] = finished(mat_a[rows].float() @ mat_b[group].float(), None if bias is None else bias[group], activation, gated).to(made.dtype)
+    return made
+
+
+def scaled_grouped_mm(mat_a, mat_b, scale_a, scale_b, offs, bias=None, *, out_dtype=None, use_fast_accum=False, c=None, activation=None,
+                      gated=False, scale_d=None, row_factors=None, out=None):
+    need(mat_a.dtype is E4M3 and mat_b.dtype is E4M3 and offs.dtype is torch.int32 and mat_b.stride(-2) == 1, "e4m3, int32 ends, B k-major")
+    need(scale_a.shape == (mat_a.shape[0], 1) and scale_b.shape == (mat_b.shape[0], mat_b.shape[-1]), "scales of rows and of columns")
+    made = torch.full((mat_a.shape[0], mat_b.shape[-1] // (1 + gated)), float("nan"), dtype=out_dtype)
+    for group, rows in rows_of_groups(offs, mat_a.shape[0]):
+        sums = (mat_a[rows].float() @ mat_b[group].float()) * scale_a[rows] * scale_b[group]
+        made[rows] = finished(sums, None if bias is None else bias[group], activation, gated).to(out_dtype)
+    return made
+
+
+def route(topk_ids, experts, *, pitch=1, rows=None, out=None):
+    flat = topk_ids.flatten()
+    slots = [slot for expert in range(experts) for slot in (flat == expert).nonzero().flatten().tolist()]
+    row_of_slot = torch.full((flat.numel(),), -1, dtype=torch.int32)
+    token_of_row = torch.full((flat.numel(),), -1, dtype=torch.int32)
+    for row, slot in enumerate(slots):
+        row_of_slot[slot], token_of_row[row] = row, slot // topk_ids.shape[1]
+    ends = torch.tensor([int(((flat >= 0) & (flat <= expert)).sum()) for expert in range(experts)], dtype=torch.int32)
+    return ends, row_of_slot.view(topk_ids.shape), token_of_row
+
+
+def gather(x, token_of_row, granularity=None, *, scale=None, out=None, scales=None):
+    rows = x[token_of_row.clamp(min=0).long()] * (token_of_row >= 0).unsqueeze(-1)
+    return rows if granularity is None else by_granularity(rows, granularity)
+
+
+def combine(y, row_of_slot, topk_weights=None, shared=None, *, out=None):
+    need(topk_weights.dtype is torch.float32, "fp32 weights")
+    total = torch.zeros(row_of_slot.shape[0], y.shape[1])
+    for slot in range(row_of_slot.shape[1]):
+        has = row_of_slot[:, slot] >= 0
+        total[has] += topk_weights[has, slot, None] * y[row_of_slot[has, slot].long()].float()
+    return total.to(y.dtype)
+
+
+FUNCTIONS = types.SimpleNamespace(moe=types.SimpleNamespace(route=route, gather=gather, combine=combine), grouped_mm=grouped_mm,
+                                  scaled_grouped_mm=scaled_grouped_mm, rms_norm=rms_norm, rms_norm_quantize=rms_norm_quantize, linear=linear, scaled_mm=scaled_mm,
                                   packed_mm=packed_mm, quantize=quantize, quantize_static=quantize_static,
                                   silu_mul_quantize=silu_mul_quantize)
 
@@ -143,14 +196,14 @@ class HostSteps:
     def __init__(self):
         self.parts, self.gaps = [[]], []
 
-    def _add(self, name, call, given, outputs, may=()):
+    def _add(self, name, call, given, outputs, may=(), dimensions=2):
         outputs = [out for out in outputs if out is not None]
         for out in outputs:
             for tensor in given:
                 apart = tensor is None or not overlaps(out, tensor) or any(tensor is own for own in may)
                 need(apart, f"{name}: an output lies on an input")
         for tensor in [*given, *outputs]:
-            need(tensor is None or tensor.dim() <= 2, f"{name}: tensors are matrices")
+            need(tensor is None or tensor.dim() <= dimensions, f"{name}: tensors are matrices")
         self.parts[-1].append((name, call))
 
     @staticmethod
@@ -158,6 +211,36 @@ class HostSteps:
         need(out.dtype is value.dtype and out.shape == value.shape,
              f"output is {out.dtype} {tuple(out.shape)}, step gives {value.dtype} {tuple(value.shape)}")
         out.copy_(value)
+
+    def _all(self, name, function, given, outs, dimensions=2):
+        """Adds a step whose function returns what all ``outs`` get."""
+        def call():
+            made = function()
+            for out, value in zip(outs, made if isinstance(made, tuple) else (made,)):
+                self._into(out, value)
+
+        self._add(name, call, given, outs, dimensions=dimensions)
+        return outs if len(outs) > 1 else outs[0]
+
+    def grouped_mm(self, mat_a, mat_b, *, offs, bias=None, activation=None, gated=False, out, name="product"):
+        return self._all(name, lambda: grouped_mm(mat_a, mat_b, offs=offs, bias=bias, activation=activation, gated=gated),
+                         [mat_a, mat_b, offs, bias], [out], 3)
+
+    def scaled_grouped_mm(self, mat_a, mat_b, scale_a, scale_b, offs, bias=None, *, out_dtype, use_fast_accum=False, activation=None,
+                          gated=False, out, name="product"):
+        return self._all(name, lambda: scaled_grouped_mm(mat_a, mat_b, scale_a, scale_b, offs, bias, out_dtype=out_dtype,
+                                                         activation=activation, gated=gated),
+                         [mat_a, mat_b, scale_a, scale_b, offs, bias], [out], 3)
+
+    def route(self, topk_ids, experts, *, out, name="route"):
+        return self._all(name, lambda: route(topk_ids, experts), [topk_ids], list(out))
+
+    def gather(self, x, token_of_row, granularity=None, *, out, scales=None, name="gather"):
+        return self._all(name, lambda: gather(x, token_of_row, granularity), [x, token_of_row],
+                         [out] if granularity is None else [out, scales])
+
+    def combine(self, y, row_of_slot, topk_weights=None, *, out, name="combine"):
+        return self._all(name, lambda: combine(y, row_of_slot, topk_weights), [y, row_of_slot, topk_weights], [out])
 
     def rms_norm(self, input, gamma, *, residual=None, sum=None, out=None, epsilon=1e-5, name="norm"):
         out = torch.empty_like(input) if out is None else out
@@ -285,6 +368,9 @@ class HostMachine:
 
     def attention(self, **what):
         return ReferenceAttention(**what)
+
+    def router(self, *what):
+        return ReferenceRouter(*what)
 
     def greedy(self, books, rows):
         return lambda logits: books.enter(books.pick(logits, "greedy"))

@@ -26,6 +26,10 @@ KINDS = {
     "phi3-partial": ("Phi3", dict(rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5})),
     "smollm3": ("SmolLM3", dict(no_rope_layer_interval=2)),
     "gemma": ("Gemma", dict(head_dim=32, hidden_act="gelu_pytorch_tanh")),
+    "qwen3moe": ("Qwen3Moe", dict(head_dim=32, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, norm_topk_prob=True)),
+    "qwen3moe-mixed": ("Qwen3Moe", dict(head_dim=32, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=48, norm_topk_prob=False,
+                                        decoder_sparse_step=2, attention_bias=True)),
+    "mixtral": ("Mixtral", dict(num_local_experts=4, num_experts_per_tok=2)),
     "granite": ("Granite", dict(embedding_multiplier=3.0, residual_multiplier=0.5, attention_multiplier=0.1, logits_scaling=4.0)),
 }
 # The largest difference of logits from transformers, in fp32, and relative to them. Gemma's GELU is the exact one instead of the tanh's.
@@ -42,7 +46,7 @@ def model_of(kind, dtype=torch.float32, **more):
     generator = torch.Generator().manual_seed(1)
     for key, value in model.named_parameters():
         values = torch.randn(value.shape, generator=generator)
-        scale = 0.3 if value.dim() == 1 else 1.5 / math.sqrt(value.shape[1])
+        scale = 0.3 if value.dim() == 1 else 1.5 / math.sqrt(value.shape[-1])
         offset = 1.0 if "norm" in key and kind != "gemma" else 0.0
         value.data = values * scale + offset
     return model.requires_grad_(False).to(dtype)

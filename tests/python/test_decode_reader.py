@@ -53,7 +53,7 @@ def test_a_folder_that_is_not_whole_is_refused(tmp_path):
         decode(tmp_path, _machine=HostMachine())
 
 
-@pytest.mark.parametrize("kind", ["llama-biases", "phi3-partial", "gemma", "smollm3", "mistral-window"])
+@pytest.mark.parametrize("kind", ["llama-biases", "phi3-partial", "gemma", "smollm3", "mistral-window", "qwen3moe-mixed", "mixtral"])
 @pytest.mark.parametrize("shard", ["1GB", "100KB"])
 def test_a_folder_is_read_as_the_model_is(tmp_path, kind, shard):
     model = model_of(kind).bfloat16()
@@ -73,10 +73,14 @@ def test_configs_of_transformers_4_and_bare_ones_mean_the_same():
     assert old == new and old.kv_heads == 4 and old.head_dim == 16
 
 
-@pytest.mark.parametrize("name", ["Llama", "Mistral", "Qwen2", "Qwen3", "Phi3", "Gemma", "SmolLM3", "Granite"])
+@pytest.mark.parametrize("name", ["Llama", "Mistral", "Qwen2", "Qwen3", "Phi3", "Gemma", "SmolLM3", "Granite", "Qwen3Moe", "Mixtral"])
 def test_keys_that_a_file_leaves_out_have_the_values_of_transformers(name):
     bare = dict(hidden_size=1024, intermediate_size=96, num_hidden_layers=9, num_attention_heads=4, num_key_value_heads=2, vocab_size=97,
                 max_position_embeddings=64)
+    if name == "Qwen3Moe":
+        bare.update(num_experts=16, num_experts_per_tok=4, moe_intermediate_size=32)
+    if name == "Mixtral":
+        bare.update(num_local_experts=4)
     config = getattr(transformers, name + "Config")(**bare)
     assert architecture_of({"model_type": config.model_type, **bare}) == architecture_of(config.to_dict())
 
@@ -103,7 +107,7 @@ def test_rotary_frequencies_are_those_of_transformers(name):
 
 # ---- refusals
 OTHERS = [
-    ("Mixtral", dict(num_local_experts=4), "num_local_experts"), ("Qwen3Moe", dict(num_experts=4), "num_local_experts|num_experts"),
+    ("Qwen2Moe", dict(num_experts=4), "num_local_experts|num_experts|shared_expert"), ("Olmoe", dict(num_experts=4), "experts"),
     ("DeepseekV3", dict(), "n_routed_experts|kv_lora_rank"), ("Gemma2", dict(head_dim=16), "attn_logit_softcapping"),
     ("Olmo2", {}, "post_feedforward_layernorm"), ("Olmo", {}, "input_layernorm"), ("Cohere", {}, "layer_norm_eps|logit_scale"),
     ("Phi", {}, "layer_norm_eps"), ("StableLm", {}, "layer_norm_eps"), ("Falcon", {}, "layer_norm_epsilon"),
@@ -246,13 +250,13 @@ def test_longrope_beyond_its_short_factors_is_refused():
 def test_random_weights_have_a_configs_tensors():
     from sluice.torch.decode import CONFIGS, RandomSource
 
-    for kind in ("llama-biases", "qwen3", "phi3", "gemma", "smollm3"):
+    for kind in ("llama-biases", "qwen3", "phi3", "gemma", "smollm3", "qwen3moe-mixed", "mixtral"):
         config = model_of(kind).config.to_dict()
         source = RandomSource(config, "cpu")
         assert set(source.names) == {name for name in model_of(kind).state_dict() if not (source.shape.tied and name == "lm_head.weight")}
         made = engine_of(source, "row", torch.bfloat16).generate([[5, 6, 7]], max_new_tokens=4)
         assert torch.equal(engine_of(RandomSource(config, "cpu"), "row", torch.bfloat16).generate([[5, 6, 7]], max_new_tokens=4), made)
-    sizes = {"llama3-8b": 8030261248, "qwen3-8b": 8190735360}
+    sizes = {"llama3-8b": 8030261248, "qwen3-8b": 8190735360, "qwen3-30b-a3b": 30532122624}
     for name, config in CONFIGS.items():
         source = RandomSource(config, "meta")
         assert sum(math.prod(size) for size in source._sizes.values()) == sizes[name]
@@ -264,3 +268,34 @@ def test_a_model_of_many_stop_tokens_says_whose_they_are():
     with pytest.raises(sluice.InvalidArgument, match="generation_config.json has 20 stop tokens"):
         engine.generate(torch.tensor([[1, 2]]), max_new_tokens=2)
     assert engine.generate(torch.tensor([[1, 2]]), max_new_tokens=2, eos_token_id=[]).shape == (1, 4)
+
+
+# ---- experts
+@pytest.mark.parametrize("recipe", ["row", None])
+@pytest.mark.parametrize("kind", ["qwen3moe-mixed", "mixtral"])
+def test_a_saved_engine_of_experts_comes_back_with_the_same_bits(tmp_path, kind, recipe):
+    engine = engine_of(model_of(kind).bfloat16(), recipe, torch.bfloat16)
+    prompts, tokens = sequences()
+    wanted = engine.forced_logits(prompts, tokens)
+    engine.save(tmp_path)
+    assert torch.equal(decode(tmp_path, _machine=HostMachine()).forced_logits(prompts, tokens), wanted)
+
+
+@pytest.mark.parametrize("recipe", ["tensor", "int4"])
+def test_recipes_that_experts_have_not_are_refused(recipe):
+    with pytest.raises(sluice.InvalidArgument, match=f"recipe = '{recipe}', and the model has experts .qwen3_moe.: .* 'row' and None"):
+        engine_of(model_of("qwen3moe"), recipe)
+
+
+def test_experts_that_lack_or_are_of_another_shape_are_named():
+    model = model_of("qwen3moe")
+    del model.model.layers[1].mlp.experts.down_proj
+    with pytest.raises(sluice.InvalidArgument, match="no tensor model.layers.1.mlp.experts.down_proj"):
+        engine_of(model)
+    model = model_of("qwen3moe")
+    model.model.layers[2].mlp.experts.gate_up_proj.data = model.model.layers[2].mlp.experts.gate_up_proj.data[:7]
+    with pytest.raises(sluice.InvalidArgument, match="gate_up_proj has shape .7, 64, 64. and must have .8, 64, 64."):
+        engine_of(model)
+    config = {**model_of("qwen3moe").config.to_dict(), "num_experts_per_tok": 9}
+    with pytest.raises(sluice.InvalidArgument, match="num_experts_per_tok = 9: it must be at most"):
+        architecture_of(config)

@@ -84,15 +84,22 @@ def test_experts_are_prepared_ahead():
 
 def test_a_layer_is_a_chain():
     chain = Chain()
-    x, y, out = on_gpu("bf16", (64, 512)), on_gpu("bf16", (512, 256)), on_gpu("bf16", (64, 256))
-    token_of_row, row_of_slot = on_gpu("int32", (512,)), on_gpu("int32", (64, 8))
-    f.add_route(f.STEPS, chain.steps.value, *routing(token_of_row=token_of_row, row_of_slot=row_of_slot))
-    f.add_gather(f.STEPS, chain.steps.value, f.INPUT, x, f.TOKEN_OF_ROW, token_of_row, f.OUTPUT, on_gpu("e4m3", (512, 512)),
-                 f.SCALES, on_gpu("fp32", (512, 4)), f.GRANULARITY, 2)
+    x, y, out = on_gpu("bf16", (64, 512)), on_gpu("bf16", (512, 512)), on_gpu("bf16", (64, 512))
+    ends, token_of_row, row_of_slot = on_gpu("int32", (32,)), on_gpu("int32", (512,)), on_gpu("int32", (64, 8))
+    rows, inner = (on_gpu("e4m3", (512, 512)), on_gpu("fp32", (512, 4))), (on_gpu("e4m3", (512, 256)), on_gpu("fp32", (512, 2)))
+    groups = (f.STEPS, chain.steps.value, f.OFFS, ends, f.GROUPS, 1)
+    f.add_route(f.STEPS, chain.steps.value, *routing(ends=ends, token_of_row=token_of_row, row_of_slot=row_of_slot))
+    f.add_gather(f.STEPS, chain.steps.value, f.INPUT, x, f.TOKEN_OF_ROW, token_of_row, f.OUTPUT, rows[0], f.SCALES, rows[1],
+                 f.GRANULARITY, 2)
+    f.add_product(*groups, f.A, rows[0], f.SCALE_A, rows[1], f.B, on_gpu("e4m3", (32, 512, 512), (512 * 512, 1, 512)), f.SCALE_B,
+                  on_gpu("fp32", (32, 4, 4)), f.GATED, True, f.ACTIVATION, 3, f.OUT, inner[0], f.SCALE_OUT, inner[1])
+    f.add_product(*groups, f.A, inner[0], f.SCALE_A, inner[1], f.B, on_gpu("e4m3", (32, 256, 512), (256 * 512, 1, 256)), f.SCALE_B,
+                  on_gpu("fp32", (32, 4, 2)), f.OUT, y)
     f.add_combine(f.STEPS, chain.steps.value, f.Y, y, f.ROW_OF_SLOT, row_of_slot, f.OUT, out)
     chain.make()
-    assert chain.run(0) == 3
-    for words in ("route 64x8 to 32 experts", "512x512 of gathered rows by row_block", "combine 64x256 of 8 experts"):
+    assert chain.run(0) == 5
+    for words in ("route 64x8 to 32 experts", "512x512 of gathered rows by row_block", "combine 64x512 of 8 experts", "512x512x512 in 32 groups",
+                  "512x512x256 in 32 groups"):
         assert words in chain.text, chain.text
     with pytest.raises(errors.InvalidArgument, match="scale_given"):
         wrong = Chain()

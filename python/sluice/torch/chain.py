@@ -28,6 +28,7 @@ from ..packed import PackedWeights
 from ._entry import checked
 from ._library import activation_number, check_norm_scale, check_out, half_of_columns, scales_shape
 from ._moe_ops import new_routed, rows_for
+from .grouped import ENDS
 
 __all__ = ["Chain", "Steps"]
 
@@ -43,7 +44,8 @@ class Steps:
 
     Operands are matrices on one GPU. Their addresses are read once, so a tensor's memory must not move; the steps keep all tensors
     alive. ``name`` is shown by ``Chain.explain`` and in messages. Weights (B, its scales, bias, gamma, packed blobs) are read before
-    earlier steps have ended, so no step may write them. Errors are those of the op, raised when the step is added.
+    earlier steps have ended, so no step may write them. Weights of groups are read behind their table, and no step may write them either.
+    Errors are those of the op, raised when the step is added.
     """
 
     def __init__(self) -> None:
@@ -144,11 +146,45 @@ class Steps:
         return out
 
     @checked
+    def grouped_mm(self, mat_a: Tensor, mat_b: Tensor, *, offs: Tensor, bias: Optional[Tensor] = None, c: Optional[Tensor] = None,
+                   activation: Optional[str] = None, gated: bool = False, out: Optional[Tensor] = None, name: str = "product") -> Tensor:
+        """Adds ``st.grouped_mm`` of rows x k and groups x k x n. Returns ``out``, rows x n (n / 2 if gated). An earlier step may write
+        ``offs``."""
+        out = self._out(out, mat_a, _width(mat_b.shape[-1], gated), mat_a.dtype)
+        self._add(f.add_product, name, f.MAT_A, mat_a, f.MAT_B, mat_b, f.OUT, out, f.OFFS, offs, f.GROUPS, ENDS, f.BIAS, bias, f.C, c, f.BETA,
+                  1.0, f.ACTIVATION, activation_number(activation), f.GATED, gated)
+        return out
+
+    @checked
+    def scaled_grouped_mm(self, mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, offs: Tensor, bias: Optional[Tensor] = None,
+                          *, out_dtype: torch.dtype = torch.bfloat16, use_fast_accum: bool = False, c: Optional[Tensor] = None,
+                          activation: Optional[str] = None, gated: bool = False, scale_d: Optional[Tensor] = None,
+                          row_factors: Optional[Tensor] = None, out: Optional[Tensor] = None, name: str = "product") -> Tensor:
+        """Adds ``st.scaled_grouped_mm``: fp8 rows, a matrix of each group, and their scales. Returns ``out``, rows x n (n / 2 if gated) of
+        ``out_dtype``. An earlier step may write ``offs``."""
+        out = self._out(out, mat_a, _width(mat_b.shape[-1], gated), out_dtype)
+        self._add(f.add_product, name, f.MAT_A, mat_a, f.MAT_B, mat_b, f.OUT, out, f.OFFS, offs, f.GROUPS, ENDS, f.SCALE_A, scale_a, f.SCALE_B,
+                  scale_b, f.ROW_FACTORS, row_factors, f.BIAS, bias, f.C, c, f.BETA, 1.0, f.USE_FAST_ACCUM, use_fast_accum, f.ACTIVATION,
+                  activation_number(activation), f.GATED, gated, f.SCALE_D, scale_d)
+        return out
+
+    @checked
+    def scaled_grouped_mm_quantize(self, mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, offs: Tensor, *,
+                                   activation: Optional[str] = None, gated: bool = False, out: Optional[Tensor] = None,
+                                   scales: Optional[Tensor] = None, name: str = "product") -> Tuple[Tensor, Tensor]:
+        """Adds ``st.scaled_grouped_mm_quantize``. Returns ``(out, scales)``: float8_e4m3fn, and fp32 by 1x128."""
+        out = self._out(out, mat_a, _width(mat_b.shape[-1], gated), torch.float8_e4m3fn)
+        scales = self._scales(scales, out, "1x128")
+        self._add(f.add_product, name, f.MAT_A, mat_a, f.MAT_B, mat_b, f.OUT, out, f.SCALE_OUT, scales, f.OFFS, offs, f.GROUPS, ENDS, f.SCALE_A,
+                  scale_a, f.SCALE_B, scale_b, f.ACTIVATION, activation_number(activation), f.GATED, gated)
+        return out, scales
+
+    @checked
     def route(self, topk_ids: Tensor, experts: int, *, pitch: int = 1, rows: Optional[int] = None,
-              name: str = "route") -> Tuple[Tensor, Tensor, Tensor]:
-        """Adds ``st.moe.route``. Returns ``(ends, row_of_slot, token_of_row)``, new tensors."""
+              out: Optional[Tuple[Tensor, Tensor, Tensor]] = None, name: str = "route") -> Tuple[Tensor, Tensor, Tensor]:
+        """Adds ``st.moe.route``. Returns ``(ends, row_of_slot, token_of_row)``: ``out``, or new tensors."""
         rows = rows_for(topk_ids.numel(), experts, pitch) if rows is None else rows
-        ends, row_of_slot, token_of_row = new_routed(topk_ids, experts, pitch, rows)
+        ends, row_of_slot, token_of_row = new_routed(topk_ids, experts, pitch, rows) if out is None else out
         self._add(f.add_route, name, f.TOPK_IDS, topk_ids, f.ENDS, ends, f.ROW_OF_SLOT, row_of_slot, f.TOKEN_OF_ROW, token_of_row, f.PITCH,
                   pitch)
         return ends, row_of_slot, token_of_row

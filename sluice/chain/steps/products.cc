@@ -213,7 +213,8 @@ class ProductOfChain : public Step {
   }
   std::string text(const StepPlan& plan) const override {
     const Problem& p = step_.problem;
-    return std::to_string(p.m) + "x" + std::to_string(p.n) + "x" + std::to_string(p.k) + " " +
+    const std::string groups = has_groups(p) ? " in " + std::to_string(p.batch) + " groups" : "";
+    return std::to_string(p.m) + "x" + std::to_string(p.n) + "x" + std::to_string(p.k) + groups + " " +
            kernel_name(plan);
   }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """An Architecture is what a config.json says about a model, in decode's own words. There is one for Llama, Mistral,
-Qwen2, Qwen3, Phi-3, Gemma, SmolLM3 and Granite. A family is added here, with the keys that its code reads. Types that are not listed are
+Qwen2, Qwen3, Phi-3, Gemma, SmolLM3, Granite, Qwen3-MoE and Mixtral. A family is added here, with the keys that its code reads. Types that are not listed are
 refused, even if all keys and tensors are Llama's: their code may compute something else with them (GLM and Helium rotate neighbours)."""
 from __future__ import annotations
 
@@ -10,6 +10,30 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from ...errors import InvalidArgument
 from .rope import Rope, rope_of
 from .settings import Settings, refuse_key
+
+
+@dataclasses.dataclass(frozen=True)
+class ExpertNames:
+    """What a type's files call its experts. A loaded model has the matrices of all experts in one tensor instead: mlp.experts.gate_up_proj
+    and mlp.experts.down_proj, and mlp.gate for the router."""
+
+    folder: str
+    gate: str
+    up: str
+    down: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Experts:
+    """The experts of a model. ``renormalised``: the weights of a token's ``chosen`` experts add up to 1. ``layers``: True where the
+    feed-forward consists of experts."""
+
+    count: int
+    chosen: int
+    inner: int
+    renormalised: bool
+    layers: Tuple[bool, ...]
+    names: ExpertNames
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +57,7 @@ class Family:
     multipliers: bool = False  # Granite's
     nope: bool = False
     theta: float = 10000.0
+    experts: Optional[ExpertNames] = None
 
 
 FAMILIES: Dict[str, Family] = {
@@ -44,6 +69,9 @@ FAMILIES: Dict[str, Family] = {
     "gemma": Family(head_dim=256, tied=True, attention_bias=True, norm_offset=1.0, scaled_embedding=True, activation="gelu_pytorch_tanh"),
     "smollm3": Family(tied=True, attention_bias=True, mlp_bias=True, window="switched", nope=True, theta=2000000.0),
     "granite": Family(attention_bias=True, mlp_bias=True, multipliers=True),
+    "qwen3_moe": Family(attention_bias=True, head_norms=True, window="switched",
+                        experts=ExpertNames("mlp", "gate_proj", "up_proj", "down_proj")),
+    "mixtral": Family(epsilon=1e-5, window="always", theta=1000000.0, experts=ExpertNames("block_sparse_moe", "w1", "w3", "w2")),
 }
 _ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu"}
 
@@ -78,6 +106,7 @@ class Architecture:
     rope: Rope
     positions: int
     notes: Tuple[str, ...] = ()
+    experts: Optional[Experts] = None
 
     @property
     def q_columns(self) -> int:
@@ -118,9 +147,24 @@ def architecture_of(config: Mapping[str, Any]) -> Architecture:
         mlp_bias=family.mlp_bias and bool(settings.get("mlp_bias", False)), head_norms=family.head_norms, fused=family.fused,
         norm_offset=family.norm_offset, **_scales(settings, family, width, head_dim),
         rotates=(rotates := _rotates(settings, family, layers)), windows=_windows(settings, family, rotates),
-        rope=rope_of(settings, head_dim, positions, family.theta), positions=positions, notes=tuple(notes))
+        rope=rope_of(settings, head_dim, positions, family.theta), positions=positions, notes=tuple(notes),
+        experts=None if family.experts is None else _experts(settings, family.experts, layers))
     settings.refuse_unread(model_type)
     return made
+
+
+def _experts(settings: Settings, names: ExpertNames, layers: int) -> Experts:
+    key = "num_local_experts" if "num_local_experts" in settings else "num_experts"
+    count = settings.positive(key, "the number of experts")
+    chosen = settings.positive("num_experts_per_tok", "the experts of a token", 2)
+    if chosen > min(count, 32) or count > 1024:
+        refuse_key("num_experts_per_tok", chosen, f"it must be at most {key} = {count} and 32, with up to 1,024 experts")
+    if names.folder != "mlp":  # Mixtral: every layer, and no keys for what follows
+        return Experts(count, chosen, settings.positive("intermediate_size", "the columns of an expert"), True, (True,) * layers, names)
+    step, dense = settings.get("decoder_sparse_step", 1), settings.get("mlp_only_layers", [])
+    sparse = tuple(i not in dense and step > 0 and (i + 1) % step == 0 for i in range(layers))
+    return Experts(count, chosen, settings.positive("moe_intermediate_size", "the columns of an expert"),
+                   bool(settings.get("norm_topk_prob", False)), sparse, names)
 
 
 class UnknownType(InvalidArgument):

@@ -57,6 +57,8 @@ class Bucket:
         self._enter_greedy = machine.greedy(self.books, rows)
         self._by_kind: Dict[Tuple[Optional[int], bool], Any] = {}
         self._attentions = [self._attention(i, attention or machine.attention) for i in range(model.shape.layers)]
+        experts = model.shape.experts
+        self._choose = None if experts is None else machine.router(rows, experts.count, experts.chosen, experts.renormalised)
         self.chain = machine.chain(self._record(recipe), overlap, tune)
         self._tokens: Dict[str, Tuple[int, Any]] = {}
 
@@ -73,18 +75,21 @@ class Bucket:
         return self._by_kind[key]
 
     def _record(self, recipe: Recipe) -> Any:
-        """Records the steps: a gap in each layer, where attention runs."""
+        """Records the steps: a gap in each layer, where attention runs, and one in each layer of experts, where they are chosen."""
         steps, b = self._machine.steps(), self.buffers
         state = Stream(b.stream)
         for layer, attention in zip(self._model.layers, self._attentions):
 
-            def gap(qkv: Tensor, out: Tensor, out_scale: Optional[Tensor]) -> Tensor:
+            def attend(qkv: Tensor, out: Tensor, out_scale: Optional[Tensor]) -> Tensor:
                 # `writes` protects weights that later steps read early; caches are none, and they move when they grow.
-                steps.gap("attention", writes=(out,), waits=bool(attention.waits), triggers=bool(attention.triggers),
-                          nodes=int(attention.nodes), programmatic_edges=int(getattr(attention, "programmatic_edges", 0)))
+                _gap(steps, "attention", attention, (out,))
                 return out
 
-            state = recipe.layer(steps, layer, state, b, gap)
+            def choose(logits: Tensor, ids: Tensor, weights: Tensor) -> Tuple[Tensor, Tensor]:
+                _gap(steps, "choose", self._choose, (ids, weights))
+                return ids, weights
+
+            state = recipe.layer(steps, layer, state, b, attend, choose)
         recipe.end(steps, self._model.final_norm, self._model.head, state, b)
         return steps
 
@@ -94,11 +99,17 @@ class Bucket:
         torch.index_select(self._model.embedding, 0, books.tokens, out=b.stream)
         if self._model.shape.embedding_scale != 1.0:
             b.stream.mul_(self._model.scale_of_embedding)
-        for i, (layer, attention, cache) in enumerate(zip(self._model.layers, self._attentions, self._caches.layers)):
-            chain.run(i)
+        part = 0
+        for layer, attention, cache in zip(self._model.layers, self._attentions, self._caches.layers):
+            chain.run(part)
             attention(b.qkv, *cache, books.slots, books.lengths, b.attended, q_norm=layer.q_norm, k_norm=layer.k_norm,
                       out_scale=None if layer.scales is None else layer.scales[1])
-        chain.run(len(self._attentions))
+            part += 1
+            if layer.router is not None:
+                chain.run(part)
+                self._choose(b.router, books.lengths, b.ids, b.weights)
+                part += 1
+        chain.run(part)
         self.pick(mode)
 
     def pick(self, mode: str) -> None:
@@ -115,6 +126,12 @@ class Bucket:
             made = self._machine.capture(self.chain, lambda: self.body(mode))
             self._tokens[mode] = (self._caches.version, made)
         return made
+
+
+def _gap(steps: Any, name: str, kernel: Any, writes: Tuple[Tensor, ...]) -> None:
+    """Adds a gap where the caller launches ``kernel``, which says what it promises."""
+    steps.gap(name, writes=writes, waits=bool(kernel.waits), triggers=bool(kernel.triggers), nodes=int(kernel.nodes),
+              programmatic_edges=int(getattr(kernel, "programmatic_edges", 0)))
 
 
 def bucket_for(rows: int) -> int:

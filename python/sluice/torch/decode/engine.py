@@ -179,7 +179,8 @@ class Engine:
         """Returns what the last generate measured, by events around its tokens after the first.
 
         - ``ms_token``: milliseconds of a step of all rows. ``tokens_s``: tokens per second of all rows together.
-        - ``bytes_token``: bytes of the weights, and of the caches at the mean length, that a step reads.
+        - ``bytes_token``: bytes of the weights, and of the caches at the mean length, that a step reads; of experts those that tokens
+          reach that choose evenly.
         - ``hbm_share``: those bytes over the datasheet's rate of the device; None if the device is not listed.
         - ``launches_token``: nodes of the graph. The other values say what was run.
 
@@ -192,7 +193,7 @@ class Engine:
         if steps < 1:
             return
         one, about = ms / steps, self._machine.describe()
-        read = self.model.weight_bytes() + sum(self._caches.bytes_at(length + new / 2) for length in self._lengths)
+        read = self.model.weight_bytes(rows) + sum(self._caches.bytes_at(length + new / 2) for length in self._lengths)
         rate = about["hbm_gb_s"]
         self._stats = {"ms_token": one, "tokens_s": rows / one * 1e3 if one else None, "tokens": steps, "rows": rows, "bucket": own.rows,
                        "bytes_token": int(read), "hbm_share": None if rate is None or not one else read / one / 1e6 / rate,

@@ -65,6 +65,12 @@ class CudaMachine:
 
         return Attention(**what)
 
+    def router(self, rows: int, experts: int, chosen: int, renormalised: bool) -> Any:
+        """Returns what chooses the experts of a bucket's rows."""
+        from .router import Router
+
+        return Router(rows, experts, chosen, renormalised)
+
     def greedy(self, books: Any, rows: int) -> Callable[[Tensor], None]:
         """Returns the function that enters the likeliest token of each row."""
         from .greedy import Greedy

@@ -16,9 +16,15 @@ from .reader import Part, Reader
 from .recipes import Layer
 from .reference import Heads
 from .rope import Rope
-from .weights import Dense, Operand, operand_of
+from .weights import Dense, Operand, of_experts, operand_of
 
 PRODUCTS = ("qkv", "o", "gate_up", "down")
+
+
+def products_of(layer: Layer) -> Dict[str, Operand]:
+    """Returns a layer's products by name; a layer of experts also has a router."""
+    names = PRODUCTS if layer.router is None else (*PRODUCTS, "router")
+    return {name: getattr(layer, name) for name in names}
 
 
 class Model:
@@ -77,17 +83,23 @@ class Model:
             return None
         return torch.stack([torch.stack(layer.scales) for layer in self.layers]).cpu()
 
-    def weight_bytes(self) -> int:
-        """Returns the bytes that each token reads: all products and norms, without the embedding."""
+    def weight_bytes(self, rows: Optional[int] = None) -> int:
+        """Returns the bytes of all products and norms, without the embedding. With a number of ``rows``, those that a step of so many
+        tokens reads: of experts as many as tokens reach that choose evenly."""
         small = [t for w in self.layers for t in (w.norm1, w.norm2, w.q_norm, w.k_norm) if t is not None] + [self.final_norm]
-        return (sum(getattr(w, name).nbytes for w in self.layers for name in PRODUCTS) + self.head.nbytes
-                + sum(t.numel() * t.element_size() for t in small))
+        e, used = self.shape.experts, 1.0
+        if e is not None and rows is not None:
+            used = 1.0 - (1.0 - e.chosen / e.count) ** rows
+        of_products = sum(operand.nbytes * (used if w.router is not None and name in ("gate_up", "down") else 1.0)
+                          for w in self.layers for name, operand in products_of(w).items())
+        return int(of_products) + self.head.nbytes + sum(t.numel() * t.element_size() for t in small)
 
 
 def read_model(reader: Reader, recipe: Optional[str], head: Optional[str], machine: Any, *, max_length: int, dtype: torch.dtype, group: int,
                fast: bool, show: Optional[bool]) -> Model:
     """Returns the model, with each product quantised on the machine's device as soon as it is read. A product's 16-bit weight is freed
     before the next one is read."""
+    check_recipe(recipe, reader.shape)
     made, device = Model(reader.shape, max_length, dtype), machine.device
 
     def moved(tensor: Tensor) -> Tensor:
@@ -100,14 +112,16 @@ def read_model(reader: Reader, recipe: Optional[str], head: Optional[str], machi
         name = weight.names[0]
         try:
             own = None if bias is None else reader.read(bias, moved)
-            return operand_of(kind, reader.read(weight, moved), own, dtype=dtype, gated=gated, group=group, fast=fast,
+            made = operand_of(kind, reader.read(weight, moved), own, dtype=dtype, gated=gated, group=group, fast=fast,
                               quantize=machine.quantize)
+            return of_experts(made, weight.experts) if weight.experts else made
         except InvalidArgument as error:
             raise type(error)(f"{name}: {error}") from error
 
     with torch.no_grad(), machine.current(), Progress("packing weights", len(reader.layers) + 1, show) as bar:
         for parts in reader.layers:
-            products = {name: operand(recipe, *parts.products[name], name == "gate_up") for name in PRODUCTS}
+            products = {name: operand(None if name == "router" else recipe, *part, name == "gate_up")
+                        for name, part in parts.products.items()}
             made.layers.append(Layer(vector(parts.norm1), vector(parts.norm2), q_norm=vector(parts.q_norm), k_norm=vector(parts.k_norm),
                                      **products))
             bar.step()
@@ -121,6 +135,12 @@ def read_model(reader: Reader, recipe: Optional[str], head: Optional[str], machi
     if recipe == "tensor":
         made.make_scales()
     return made
+
+
+def check_recipe(recipe: Optional[str], shape: Architecture) -> None:
+    if shape.experts is not None and recipe not in ("row", None):
+        raise InvalidArgument(f"recipe = {recipe!r}, and the model has experts ({shape.model_type}): their products have the recipes 'row' "
+                              "and None")
 
 
 def check_length(max_length: Optional[int], shape: Architecture) -> int:
@@ -146,8 +166,8 @@ def tensors_of(model: Model) -> Tuple[Dict[str, Tensor], Dict[str, Mapping[str, 
         tensors.update({f"{name}.{key}": tensor for key, tensor in operand.tensors().items()})
 
     for i, layer in enumerate(model.layers):
-        for name in PRODUCTS:
-            add(f"layers.{i}.{name}", getattr(layer, name))
+        for name, operand in products_of(layer).items():
+            add(f"layers.{i}.{name}", operand)
         for name in ("norm1", "norm2", "q_norm", "k_norm"):
             if getattr(layer, name) is not None:
                 tensors[f"layers.{i}.{name}"] = getattr(layer, name)

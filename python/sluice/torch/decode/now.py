@@ -9,6 +9,7 @@ from typing import Any, Optional
 from torch import Tensor
 
 GATED_ROWS = 128  # tokens of 16 bits up to which a packed product is gated
+_OF_EXPERTS = ("route", "gather", "combine")
 _OF_RECORDING = ("out", "sum", "scales", "name")
 
 
@@ -18,7 +19,7 @@ class Now:
 
     def __getattr__(self, name: str) -> Any:
         """Returns the function of a step's name, which runs at once."""
-        made = functools.partial(_run, getattr(self._st, name))
+        made = functools.partial(_run, getattr(self._st.moe if name in _OF_EXPERTS else self._st, name))
         setattr(self, name, made)
         return made
 

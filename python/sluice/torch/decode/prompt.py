@@ -3,7 +3,7 @@
 its end, so its bits depend on no other sequence. Also the calibration of static scales, which computes in the model's 16 bits."""
 from __future__ import annotations
 
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .now import rows_for
 from .recipes import Layer, NoBuffers, Recipe, Stream
-from .reference import Heads, attend_prompt, split
+from .reference import Heads, attend_prompt, choose_reference, split
 from .weights import E4M3_MAX, LEAST
 
 # Static scales leave room for what prompts did not show. In a floating type that costs no precision, but for the smallest values.
@@ -42,7 +42,13 @@ def run_prompt(model: Any, recipe: Recipe, ops: Any, tokens: Tensor, caches: Lis
             made = attend_prompt(q, k, v, heads)
             return made if out_scale is None else ops.quantize_static(made, out_scale)
 
-        state = recipe.layer(ops, w, state, buffers, attend)
+        def choose(logits: Tensor, ids: None, weights: None) -> Tuple[Tensor, Tensor]:
+            e = model.shape.experts
+            found, shares = choose_reference(logits, e.chosen, e.renormalised)
+            found[count:] = -1  # rows that pad the prompt cost nothing
+            return found, shares
+
+        state = recipe.layer(ops, w, state, buffers, attend, choose)
     last = Stream(*(None if x is None else x[count - 1:count].contiguous() for x in state))
     return recipe.end(ops, model.final_norm, model.head, last, buffers)
 

@@ -20,6 +20,11 @@ CONFIGS: Dict[str, Dict[str, Any]] = {
     "qwen3-8b": dict(model_type="qwen3", hidden_size=4096, intermediate_size=12288, num_hidden_layers=36, num_attention_heads=32,
                      num_key_value_heads=8, head_dim=128, vocab_size=151936, max_position_embeddings=40960, rms_norm_eps=1e-6,
                      rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}, tie_word_embeddings=False),
+    "qwen3-30b-a3b": dict(model_type="qwen3_moe", hidden_size=2048, intermediate_size=6144, moe_intermediate_size=768, num_experts=128,
+                          num_experts_per_tok=8, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[], num_hidden_layers=48,
+                          num_attention_heads=32, num_key_value_heads=4, head_dim=128, vocab_size=151936, max_position_embeddings=40960,
+                          rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0},
+                          tie_word_embeddings=False),
 }
 
 
@@ -40,8 +45,8 @@ class RandomSource(Source):
         size = self._sizes[name]
         generator = torch.Generator(self._device).manual_seed(zlib.crc32(name.encode()) + self._seed)
         values = torch.randn(size, generator=generator, device=self._device, dtype=torch.float32)
-        if len(size) == 2:
-            return values.mul_(1 / math.sqrt(size[1])).to(self._dtype)
+        if len(size) > 1:
+            return values.mul_(1 / math.sqrt(size[-1])).to(self._dtype)
         offset = 1 - self.shape.norm_offset if "norm" in name else 0
         return values.mul_(0.1).add_(offset).to(self._dtype)
 
@@ -52,13 +57,19 @@ def _sizes(s: Architecture) -> Dict[str, tuple]:
         made["lm_head.weight"] = (s.vocab, s.width)
     kv = s.kv_heads * s.head_dim
     attention = {"qkv_proj": s.qkv_columns} if s.fused else {"q_proj": s.q_columns, "k_proj": kv, "v_proj": kv}
-    inner = {"gate_up_proj": 2 * s.inner} if s.fused else {"gate_proj": s.inner, "up_proj": s.inner}
     for i in range(s.layers):
         at = f"model.layers.{i}."
         products = {**{f"self_attn.{name}": (rows, s.width, s.qkv_bias) for name, rows in attention.items()},
-                    "self_attn.o_proj": (s.width, s.q_columns, s.o_bias),
-                    **{f"mlp.{name}": (rows, s.width, s.mlp_bias) for name, rows in inner.items()},
-                    "mlp.down_proj": (s.width, s.inner, s.mlp_bias)}
+                    "self_attn.o_proj": (s.width, s.q_columns, s.o_bias)}
+        if s.experts is not None and s.experts.layers[i]:
+            e = s.experts
+            products["mlp.gate"] = (e.count, s.width, False)
+            made[f"{at}mlp.experts.gate_up_proj"] = (e.count, 2 * e.inner, s.width)
+            made[f"{at}mlp.experts.down_proj"] = (e.count, s.width, e.inner)
+        else:
+            inner = {"gate_up_proj": 2 * s.inner} if s.fused else {"gate_proj": s.inner, "up_proj": s.inner}
+            products.update({f"mlp.{name}": (rows, s.width, s.mlp_bias) for name, rows in inner.items()})
+            products["mlp.down_proj"] = (s.width, s.inner, s.mlp_bias)
         for name, (rows, columns, bias) in products.items():
             made[f"{at}{name}.weight"] = (rows, columns)
             if bias:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...errors import InvalidArgument, InvalidType
-from .architecture import FAMILIES, Architecture, UnknownType, architecture_of
+from .architecture import FAMILIES, Architecture, Experts, UnknownType, architecture_of
 from .source import Source, unread
 
 _FLOATS = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
@@ -30,18 +30,20 @@ _WHY = (
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Tensors of a model that are one operand: ``rows`` are stacked in this order. ``scale`` multiplies them, ``offset`` is added."""
+    """Tensors of a model that are one operand: ``rows`` are stacked in this order. ``scale`` multiplies them, ``offset`` is added.
+    ``experts``: the operand is so many matrices. One tensor holds them all, or each has tensors of its own."""
 
     names: Tuple[str, ...]
     rows: Tuple[int, ...]
     columns: Optional[int]  # None: a vector
     scale: float = 1.0
     offset: float = 0.0
+    experts: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class LayerParts:
-    """``products`` maps qkv, o, gate_up and down to weight and bias."""
+    """``products`` maps qkv, o, gate_up and down to weight and bias; in a layer of experts also router."""
 
     products: Dict[str, Tuple[Part, Optional[Part]]]
     norm1: Part
@@ -87,15 +89,32 @@ class Reader:
             weight = self._part([f"{at}{name}.weight" for name in names], rows, columns, scale)
             return weight, self._part([f"{at}{name}.bias" for name in names], rows, None, scale) if bias else None
 
+        if s.experts is not None and s.experts.layers[i]:
+            feed_forward = self._experts(at, s.experts)
+        else:
+            feed_forward = {"gate_up": product(*gate_up, s.width, s.mlp_bias),
+                            "down": product(["mlp.down_proj"], [s.width], s.inner, s.mlp_bias, s.residual_scale)}
         return LayerParts(
             products={"qkv": product(*qkv, s.width, s.qkv_bias),
-                      "o": product(["self_attn.o_proj"], [s.width], q, s.o_bias, s.residual_scale),
-                      "gate_up": product(*gate_up, s.width, s.mlp_bias),
-                      "down": product(["mlp.down_proj"], [s.width], s.inner, s.mlp_bias, s.residual_scale)},
+                      "o": product(["self_attn.o_proj"], [s.width], q, s.o_bias, s.residual_scale), **feed_forward},
             norm1=self._norm(at + "input_layernorm.weight", s.width),
             norm2=self._norm(at + "post_attention_layernorm.weight", s.width),
             q_norm=self._norm(at + "self_attn.q_norm.weight", s.head_dim) if s.head_norms else None,
             k_norm=self._norm(at + "self_attn.k_norm.weight", s.head_dim) if s.head_norms else None)
+
+    def _experts(self, at: str, e: Experts) -> Dict[str, Tuple[Part, Optional[Part]]]:
+        width, names = self.shape.width, e.names
+        if f"{at}mlp.experts.gate_up_proj" in self._have:  # a loaded model
+            gate_up = self._part([f"{at}mlp.experts.gate_up_proj"], [e.count * 2 * e.inner], width)
+            down = self._part([f"{at}mlp.experts.down_proj"], [e.count * width], e.inner)
+            router = f"{at}mlp.gate.weight"
+        else:
+            each = [f"{at}{names.folder}.experts.{j}." for j in range(e.count)]
+            gate_up = self._part([f"{one}{name}.weight" for one in each for name in (names.gate, names.up)], [e.inner] * (2 * e.count), width)
+            down = self._part([f"{one}{names.down}.weight" for one in each], [width] * e.count, e.inner)
+            router = f"{at}{names.folder}.gate.weight"
+        return {"gate_up": (dataclasses.replace(gate_up, experts=e.count), None), "down": (dataclasses.replace(down, experts=e.count), None),
+                "router": (self._part([router], [e.count], width), None)}
 
     def _head(self) -> Optional[Part]:
         """Returns the head; None if it is the embedding."""
@@ -152,11 +171,13 @@ class Reader:
         for name, rows in zip(part.names, part.rows):
             tensor = self._source.tensor(name)
             wanted = (rows,) if part.columns is None else (rows, part.columns)
+            if part.experts and len(part.names) == 1:
+                wanted = (part.experts, rows // part.experts, part.columns)
             if tuple(tensor.shape) != wanted:
                 raise InvalidArgument(f"{name} has shape {tuple(tensor.shape)} and must have {wanted}, which the config's sizes say")
             if tensor.dtype not in _FLOATS:
                 raise InvalidType(f"{name} is {tensor.dtype} and must be bf16, fp16 or fp32: pass the checkpoint before it was quantised")
-            tensor = place(tensor)
+            tensor = place(tensor.flatten(0, -2) if tensor.dim() == 3 else tensor)
             if part.offset:
                 tensor = tensor.float() + part.offset
             if part.scale != 1.0:

@@ -22,7 +22,8 @@ E4M3 = torch.float8_e4m3fn
 
 @dataclasses.dataclass
 class Layer:
-    """The tensors of a layer. ``scales``: four values for the recipe "tensor", of the inputs of qkv, o, gate_up and down."""
+    """The tensors of a layer. ``scales``: four values for the recipe "tensor", of the inputs of qkv, o, gate_up and down. With a
+    ``router``, gate_up and down are those of experts."""
 
     norm1: Tensor
     norm2: Tensor
@@ -33,6 +34,7 @@ class Layer:
     q_norm: Optional[Tensor] = None
     k_norm: Optional[Tensor] = None
     scales: Optional[List[Tensor]] = None
+    router: Optional[Operand] = None
 
 
 class Stream(NamedTuple):
@@ -63,6 +65,23 @@ class Buffers:
         self.scales = torch.ones(rows, 1, dtype=torch.float32, device=device) if recipe == "row" else None
         self.head_quantized, self.head_scales = new(shape.width, E4M3), torch.ones(rows, 1, dtype=torch.float32, device=device)
         self.logits = new(-(-shape.vocab // 8) * 8)[:, :shape.vocab]  # rows begin at multiples of 16 bytes
+        if shape.experts is not None:
+            self._add_experts(recipe, rows, shape, dtype, device)
+
+    def _add_experts(self, recipe: Optional[str], rows: int, shape: Any, dtype: torch.dtype, device: Any) -> None:
+        e, slots = shape.experts, rows * shape.experts.chosen
+
+        def new(kind: torch.dtype, *size: int) -> Tensor:
+            return torch.zeros(size, dtype=kind, device=device)
+
+        self.router = new(dtype, rows, -(-e.count // 8) * 8)[:, :e.count]
+        self.ids, self.weights = new(torch.int32, rows, e.chosen), new(torch.float32, rows, e.chosen)
+        self.tables = (new(torch.int32, e.count), new(torch.int32, rows, e.chosen), new(torch.int32, slots))
+        self.of_experts = new(E4M3 if recipe == "row" else dtype, slots, shape.width)
+        self.scales_of_experts = new(torch.float32, slots, 1) if recipe == "row" else None
+        self.inner_of_experts = new(dtype, slots, e.inner)
+        self.inner_of_experts_quantized = new(E4M3, slots, e.inner) if recipe == "row" else None
+        self.down_of_experts = new(dtype, slots, shape.width)
 
 
 class NoBuffers:
@@ -73,6 +92,7 @@ class NoBuffers:
 
 
 Attend = Callable[..., Tensor]  # (qkv, out, out_scale) -> what attention writes, e4m3 where out_scale is given
+Choose = Callable[..., tuple]  # (logits, ids, weights) -> the experts of each row and their weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,8 +104,10 @@ class Recipe:
     activation: str
     dtype: torch.dtype
 
-    def layer(self, ops: Any, w: Layer, state: Stream, b: Any, attend: Attend) -> Stream:
-        return {"row": self._row, "tensor": self._tensor, "int4": self._int4, None: self._dense}[self.name](ops, w, state, b, attend)
+    def layer(self, ops: Any, w: Layer, state: Stream, b: Any, attend: Attend, choose: Optional[Choose] = None) -> Stream:
+        """Adds the steps of a layer. ``choose``: for layers of experts."""
+        made: Stream = {"row": self._row, "tensor": self._tensor, "int4": self._int4, None: self._dense}[self.name](ops, w, state, b, attend)
+        return made if w.router is None else self._experts(ops, w, made, b, choose)
 
     def end(self, ops: Any, gamma: Tensor, head: Operand, state: Stream, b: Any) -> Tensor:
         """Norm and head; returns logits."""
@@ -127,6 +149,8 @@ class Recipe:
         attended = attend(w.qkv.product(ops, x, scale, self.dtype, out=b.qkv, name="qkv"), b.attended, None)
         x, scale = ops.quantize(attended, "row", out=b.attended_quantized, scales=b.scales, name="quantize")
         o = w.o.product(ops, x, scale, self.dtype, out=b.o, name="o")
+        if w.router is not None:
+            return Stream(stream, o)
         x, scale, stream = self._norm_row(ops, Stream(stream, o), w.norm2, "norm2", b.quantized, b.scales)
         if self.activation == "silu":
             pairs = w.gate_up.product(ops, x, scale, self.dtype, out=b.gate_up, name="gate_up")
@@ -159,6 +183,25 @@ class Recipe:
         x, stream = self._norm(ops, state, w.norm1, "norm1", b.normed)
         attended = attend(w.qkv.product(ops, x, out=b.qkv, name="qkv"), b.attended, None)
         o = w.o.product(ops, attended, out=b.o, name="o")
+        if w.router is not None:
+            return Stream(stream, o)
         x, stream = self._norm(ops, Stream(stream, o), w.norm2, "norm2", b.normed)
         inner = w.gate_up.product(ops, x, activation=self.activation, gated=True, out=b.inner, name="gate_up")
         return Stream(stream, w.down.product(ops, inner, out=b.down, name="down"))
+
+    def _experts(self, ops: Any, w: Layer, state: Stream, b: Any, choose: Any) -> Stream:
+        """The feed-forward of a layer of experts. The products' rows are those of all experts, and where they end stands in a table."""
+        x, stream = self._norm(ops, state, w.norm2, "norm2", b.normed)
+        logits = w.router.product(ops, x, out=b.router, name="router")  # type: ignore[union-attr]
+        ids, weights = choose(logits, b.ids, b.weights)
+        ends, row_of_slot, token_of_row = ops.route(ids, logits.shape[1], out=b.tables, name="route")
+        gate = dict(offs=ends, activation=self.activation, gated=True, out=b.inner_of_experts, name="gate_up")
+        if self.name == "row":
+            rows, scales = ops.gather(x, token_of_row, "row", out=b.of_experts, scales=b.scales_of_experts, name="gather")
+            inner = w.gate_up.product(ops, rows, scales, self.dtype, **gate)
+            inner, scales = ops.quantize(inner, "row", out=b.inner_of_experts_quantized, scales=b.scales_of_experts, name="quantize")
+            y = w.down.product(ops, inner, scales, self.dtype, offs=ends, out=b.down_of_experts, name="down")
+        else:
+            inner = w.gate_up.product(ops, ops.gather(x, token_of_row, out=b.of_experts, name="gather"), **gate)
+            y = w.down.product(ops, inner, offs=ends, out=b.down_of_experts, name="down")
+        return Stream(stream, ops.combine(y, row_of_slot, weights, out=b.down, name="combine"))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention in torch operations: that of prompts, and one with the arguments of sluice.torch.attention.Attention, for tests and for reading
-what the kernel promises. Sums are fp32; what is rounded where is as in the kernel: after the head norms and rotation, and at the end."""
+"""Attention and the choice of experts in torch operations: those of prompts, and classes with the arguments of
+sluice.torch.attention.Attention and router.Router, for tests and for reading what the kernels promise. Sums are fp32; attention rounds
+where its kernel does: after the head norms and rotation, and at the end."""
 from __future__ import annotations
 
 from typing import Any, NamedTuple, Optional, Tuple
@@ -88,3 +89,25 @@ class ReferenceAttention:
                 result = (result * (1.0 / out_scale)).clamp(-E4M3_MAX, E4M3_MAX)
             out[row] = result.to(out.dtype)
         return out
+
+
+def choose_reference(logits: Tensor, chosen: int, renormalised: bool) -> Tuple[Tensor, Tensor]:
+    """Returns the experts of each row, int32, and their weights, fp32: the ``chosen`` largest values of the softmax."""
+    weights, ids = torch.softmax(logits.float(), -1).topk(chosen, -1)
+    return ids.int(), weights / weights.sum(-1, keepdim=True) if renormalised else weights
+
+
+class ReferenceRouter:
+    """The experts of a bucket's rows, by torch, with the arguments of router.Router."""
+
+    nodes, waits, triggers = 1, False, False
+
+    def __init__(self, rows: int, experts: int, chosen: int, renormalised: bool) -> None:
+        self._chosen, self._renormalised = chosen, renormalised
+
+    def __call__(self, logits: Tensor, lengths: Optional[Tensor], ids: Tensor, weights: Tensor) -> None:
+        found, shares = choose_reference(logits, self._chosen, self._renormalised)
+        if lengths is not None:
+            found = found.masked_fill((lengths < 0).unsqueeze(-1), -1)
+        ids.copy_(found)
+        weights.copy_(shares)

@@ -13,6 +13,7 @@ _HARMLESS = (
     "_*", "transformers_version", "transformers.js_config", "architectures", "model_type", "dtype", "torch_dtype", "id2label", "label2id",
     "problem_type", "return_dict", "output_hidden_states", "output_attentions", "use_cache", "initializer_range", "initializer_factor",
     "*dropout", "*dropout_prob", "*_pdrop", "pretraining_tp", "auto_map", "task_specific_params", "finetuning_task", "tokenizer_class",
+    "output_router_logits", "router_aux_loss_coef", "router_jitter_noise",  # of training
     "prefix", "is_llama_config", "unsloth_*", "chunk_size_feed_forward", "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id",
     "decoder_start_token_id", "name_or_path", "attn_implementation", "base_model_*", "tie_encoder_decoder", "torchscript",
     # settings of generate that older files hold here
@@ -24,11 +25,8 @@ _HARMLESS = (
 
 # Says what a key stands for that decode does not compute.
 WHY = {
-    "num_local_experts": "the model has experts, and grouped products are not built",
-    "num_experts": "the model has experts, and grouped products are not built",
-    "n_routed_experts": "the model has experts, and grouped products are not built",
-    "moe_num_experts": "the model has experts, and grouped products are not built",
-    "moe_intermediate_size": "the model has experts, and grouped products are not built",
+    **dict.fromkeys(("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "moe_intermediate_size"),
+                    "the model has experts, whose router decode knows for qwen3_moe and mixtral alone"),
     "kv_lora_rank": "its keys and values come from low-rank projections (MLA), which the attention's cache does not hold",
     "q_lora_rank": "its queries come from low-rank projections (MLA)",
     "attn_logit_softcapping": "scores are capped by a tanh, which the attention does not compute (Gemma 2)",

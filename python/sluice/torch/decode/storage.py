@@ -102,7 +102,8 @@ def load(folder: pathlib.Path, facts: Dict[str, Any], device: Any, *, max_length
     with Progress("loading weights", shape.layers, show) as bar:
         for i in range(shape.layers):
             at = f"layers.{i}."
-            products = {name: operand(at + name) for name in PRODUCTS}
+            sparse = shape.experts is not None and shape.experts.layers[i]
+            products = {name: operand(at + name) for name in (*PRODUCTS, *(["router"] if sparse else []))}
             made.layers.append(Layer(tensor(at + "norm1"), tensor(at + "norm2"), q_norm=tensor(at + "q_norm", shape.head_norms),
                                      k_norm=tensor(at + "k_norm", shape.head_norms), **products))
             bar.step()

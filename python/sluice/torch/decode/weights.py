@@ -19,7 +19,8 @@ LEAST = 1e-4  # the smallest largest magnitude that a scale is made for, as in t
 
 @dataclasses.dataclass
 class Operand:
-    """A weight n x k with its bias. ``gated``: rows of the gate, then rows of ``up``."""
+    """A weight n x k with its bias, or one for each expert: experts x n x k. ``gated``: rows of the gate, then rows of ``up``. Products of
+    experts take ``offs``, the ends of the groups."""
 
     bias: Optional[Tensor]
     gated: bool
@@ -50,6 +51,8 @@ class Dense(Operand):
         return self._with_bias(weight=self.weight)
 
     def product(self, ops: Any, x: Tensor, **more: Any) -> Tensor:
+        if self.weight.dim() == 3:
+            return ops.grouped_mm(x, self.weight.transpose(-2, -1), bias=self.bias, **more)
         return ops.linear(x, self.weight, self.bias, **more)
 
     def matrix(self) -> Tensor:
@@ -58,7 +61,7 @@ class Dense(Operand):
 
 @dataclasses.dataclass
 class Scaled(Operand):
-    """e4m3 with fp32 scales: one per row (n x 1), or one for all (no dimension)."""
+    """e4m3 with fp32 scales: one per row (n x 1, or experts x n x 1), or one for all (no dimension)."""
 
     weight: Tensor
     scale: Tensor
@@ -69,6 +72,9 @@ class Scaled(Operand):
         return self._with_bias(weight=self.weight, scale=self.scale)
 
     def product(self, ops: Any, x: Tensor, scale_x: Tensor, out_dtype: torch.dtype, **more: Any) -> Tensor:
+        if self.weight.dim() == 3:
+            return ops.scaled_grouped_mm(x, self.weight.transpose(-2, -1), scale_x, self.scale.squeeze(-1), bias=self.bias,
+                                         out_dtype=out_dtype, use_fast_accum=self.fast, **more)
         scale = self.scale.t() if self.scale.dim() == 2 else self.scale
         return ops.scaled_mm(x, self.weight.t(), scale_x, scale, self.bias, out_dtype=out_dtype, use_fast_accum=self.fast, **more)
 
@@ -94,6 +100,15 @@ class Packed(Operand):
 
     def product(self, ops: Any, x: Tensor, **more: Any) -> Tensor:
         return ops.packed_mm(x, self.packed, self.bias, **more)
+
+
+def of_experts(operand: Operand, experts: int) -> Operand:
+    """Returns an operand whose rows are those of all experts, one behind the other, as one of experts."""
+    assert isinstance(operand, (Dense, Scaled)) and operand.bias is None
+    operand.weight = operand.weight.unflatten(0, (experts, -1))
+    if isinstance(operand, Scaled):
+        operand.scale = operand.scale.unflatten(0, (experts, -1))
+    return operand
 
 
 def operand_of(kind: Optional[str], parts: List[Tensor], bias: Optional[List[Tensor]], *, dtype: torch.dtype, gated: bool, group: int,
