@@ -18,7 +18,7 @@ enum class Operand : u8 {
   tokens,         // A; the input of a norm or quantiser
   weights,        //
   token_scales,   // scale_d too, a quantiser's given scale, tables of rows, weights of experts
-  table,          // of a product's groups
+  table,          // groups of a product
   residual,       // C; the `shared` of a sum of experts
   output,         // D
   output_scales,  // scales of a norm or quantiser; row_of_slot of a sort

@@ -268,34 +268,3 @@ def test_a_model_of_many_stop_tokens_says_whose_they_are():
     with pytest.raises(sluice.InvalidArgument, match="generation_config.json has 20 stop tokens"):
         engine.generate(torch.tensor([[1, 2]]), max_new_tokens=2)
     assert engine.generate(torch.tensor([[1, 2]]), max_new_tokens=2, eos_token_id=[]).shape == (1, 4)
-
-
-# ---- experts
-@pytest.mark.parametrize("recipe", ["row", None])
-@pytest.mark.parametrize("kind", ["qwen3moe-mixed", "mixtral"])
-def test_a_saved_engine_of_experts_comes_back_with_the_same_bits(tmp_path, kind, recipe):
-    engine = engine_of(model_of(kind).bfloat16(), recipe, torch.bfloat16)
-    prompts, tokens = sequences()
-    wanted = engine.forced_logits(prompts, tokens)
-    engine.save(tmp_path)
-    assert torch.equal(decode(tmp_path, _machine=HostMachine()).forced_logits(prompts, tokens), wanted)
-
-
-@pytest.mark.parametrize("recipe", ["tensor", "int4"])
-def test_recipes_that_experts_have_not_are_refused(recipe):
-    with pytest.raises(sluice.InvalidArgument, match=f"recipe = '{recipe}', and the model has experts .qwen3_moe.: .* 'row' and None"):
-        engine_of(model_of("qwen3moe"), recipe)
-
-
-def test_experts_that_lack_or_are_of_another_shape_are_named():
-    model = model_of("qwen3moe")
-    del model.model.layers[1].mlp.experts.down_proj
-    with pytest.raises(sluice.InvalidArgument, match="no tensor model.layers.1.mlp.experts.down_proj"):
-        engine_of(model)
-    model = model_of("qwen3moe")
-    model.model.layers[2].mlp.experts.gate_up_proj.data = model.model.layers[2].mlp.experts.gate_up_proj.data[:7]
-    with pytest.raises(sluice.InvalidArgument, match="gate_up_proj has shape .7, 64, 64. and must have .8, 64, 64."):
-        engine_of(model)
-    config = {**model_of("qwen3moe").config.to_dict(), "num_experts_per_tok": 9}
-    with pytest.raises(sluice.InvalidArgument, match="num_experts_per_tok = 9: it must be at most"):
-        architecture_of(config)

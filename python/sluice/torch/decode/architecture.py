@@ -14,7 +14,7 @@ from .settings import Settings, refuse_key
 
 @dataclasses.dataclass(frozen=True)
 class ExpertNames:
-    """What a type's files call its experts. A loaded model has the matrices of all experts in one tensor instead: mlp.experts.gate_up_proj
+    """Names of experts in a type's files. A loaded model has the matrices of all experts in one tensor instead: mlp.experts.gate_up_proj
     and mlp.experts.down_proj, and mlp.gate for the router."""
 
     folder: str

@@ -13,7 +13,7 @@ _HARMLESS = (
     "_*", "transformers_version", "transformers.js_config", "architectures", "model_type", "dtype", "torch_dtype", "id2label", "label2id",
     "problem_type", "return_dict", "output_hidden_states", "output_attentions", "use_cache", "initializer_range", "initializer_factor",
     "*dropout", "*dropout_prob", "*_pdrop", "pretraining_tp", "auto_map", "task_specific_params", "finetuning_task", "tokenizer_class",
-    "output_router_logits", "router_aux_loss_coef", "router_jitter_noise",  # of training
+    "output_router_logits", "router_aux_loss_coef", "router_jitter_noise",  # for training
     "prefix", "is_llama_config", "unsloth_*", "chunk_size_feed_forward", "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id",
     "decoder_start_token_id", "name_or_path", "attn_implementation", "base_model_*", "tie_encoder_decoder", "torchscript",
     # settings of generate that older files hold here
