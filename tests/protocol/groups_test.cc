@@ -2,6 +2,7 @@
 // Products of groups in the twin: the kernel's roles with real numbers against the reference, bit by bit, and
 // every interleaving of small ones. D and rows of A that belong to no group are NaN, so a row that is read or
 // written by mistake shows.
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -109,6 +110,33 @@ TEST(groups, share_tokens_in_clusters_along_n_and_sums_in_clusters_along_k) {
   config.tile.n = 64;
   config.cluster = {1, 1, 2};
   expect_equals_reference(g, config, 3);
+}
+
+/// Row 0 of D, of numbers whose sums round.
+std::vector<u8> first_row(const std::vector<int>& ends, const KernelConfig& config) {
+  const Grouped g{.m = ends.back(), .numbers = ends};
+  Operands o = make_operands(problem_of(g));
+  o.groups = g.numbers;
+  const Problem& p = o.problem;
+  const auto fill = [](std::vector<u8>& bytes, DType type, double step) {
+    for (i64 i = 0; i < static_cast<i64>(bytes.size()) / bytes_of(type); ++i)
+      store_element(type, bytes.data(), i, std::sin(step * static_cast<double>(i)));
+  };
+  fill(o.a, p.a.type, 1.0);
+  fill(o.b, p.b.type, 0.7);
+  EXPECT_TRUE(run_on_host(plan_of(p, config, 2), o.buffers(o.d), 1.0f, 1.0f, 42).ok());
+  o.d.resize(static_cast<size_t>(p.n * bytes_of(p.d.type)));
+  return o.d;
+}
+
+TEST(groups, bits_of_a_row_depend_on_no_other_row_and_on_no_tile) {
+  KernelConfig parts = kCooperative;
+  parts.tile.n = 64, parts.cluster = {1, 1, 2};
+  const std::vector<u8> alone = first_row({1}, kPingPong);
+  for (const KernelConfig& config : {kPingPong, kCooperative})
+    for (const std::vector<int>& ends : {std::vector{1}, {64}, {1, 70, 300}, {130, 130, 131}})
+      EXPECT_EQ(first_row(ends, config), alone);
+  EXPECT_NE(first_row({1}, parts), alone) << "clusters along k add parts, so the planner leaves them out";
 }
 
 TEST(groups, load_no_more_than_small_boxes) {

@@ -2,8 +2,10 @@
 // Products of groups from plan to launch, on the fake driver: what is refused, what kernel is planned, and
 // what a launch passes to the driver. To see it fail: let A's map have a batch of groups, or leave the table
 // out of the parameters.
+#include <sluice/plan/dense/candidates.h>
 #include <sluice/plan/dense/cluster_grid.h>
 #include <sluice/plan/dense/problem_checks.h>
+#include <sluice/plan/dense/tuned_choice.h>
 #include <sluice/reference/gemm.h>
 #include <sluice/run/driver/gemm_maps.h>
 
@@ -82,6 +84,24 @@ TEST_F(GroupLaunch, along_k_reads_one_matrix_each_and_writes_one_per_group) {
 TEST_F(GroupLaunch, needs_a_table) {
   const gemm::Kernel kernel = prepared(problem(), {});
   refused(gemm::launch(kernel, args_for(problem()), nullptr), ErrorCode::invalid_pointer, "groups");
+}
+
+TEST_F(GroupLaunch, sums_in_one_order_whatever_the_number_of_rows) {
+  for (const i64 rows : {1, 8, 100, 5000})
+    for (const DType type : {DType::bf16, DType::e4m3}) {
+      Problem p = problem();
+      p.m = rows, p.n = 64, p.k = 8192, p.a.type = p.b.type = type;
+      const auto ranked = gemm::candidates(p, device().info());
+      ASSERT_TRUE(ranked.ok());
+      for (const Plan& plan : *ranked) {
+        EXPECT_EQ(plan.config.cluster.k, 1) << short_name(plan.config);
+        EXPECT_EQ(plan.split.slices, 1);
+      }
+    }
+  const Result<Plan> asked = gemm::plan(problem(), device().info(), {.cluster = ClusterShape{1, 1, 2}});
+  ASSERT_TRUE(asked.ok()) << asked.error().message;
+  EXPECT_EQ(asked->config.cluster.k, 2) << "callers may ask for it";
+  EXPECT_FALSE(dense_plan_of(choice_of(*asked), *check_problem(problem()), device().info()));
 }
 
 TEST_F(GroupLaunch, never_takes_more_clusters_than_tiles) {

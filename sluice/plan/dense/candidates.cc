@@ -164,6 +164,13 @@ bool splits_more_than_a_wave(const Problem& p, const KernelConfig& c, const Devi
   return c.cluster.k > 1 && grid_tiles(p, c) > max_clusters(c, device);
 }
 
+/// Returns whether rows of groups would be summed in another order than without clusters along k. Then the
+/// bits of a row would depend on how many rows there are, because that decides which plan is best. So such
+/// clusters are for callers who ask for them. Experts have tiles enough.
+bool reorders_sums_of_groups(const Problem& p, const KernelConfig& c) {
+  return has_groups(p) && c.cluster.k > 1;
+}
+
 /// Returns whether the tile's width is slow for MN-major B, which is loaded in blocks of 64 columns. With
 /// other widths half of the tiles start inside an L2 line, and all load columns of their neighbours. Where no
 /// CTA shares B, 51 of 53 problems lost 2 to 51 % by it and two gained 1 % (docs/findings/mn-major.md). WGMMA
@@ -199,8 +206,8 @@ void search(const Problem& p, const std::vector<BaseConfig>& bases, const Device
       if (o.stages) config.stages = *o.stages;
       if (const char* rule = validate(config); rule != nullptr) {
         result.refuse(config, rule);
-      } else if ((!o.cluster &&
-                  (splits_more_than_a_wave(expected(p), config, device) || !may_win(p, config, false))) ||
+      } else if ((!o.cluster && (splits_more_than_a_wave(expected(p), config, device) ||
+                                 reorders_sums_of_groups(p, config) || !may_win(p, config, false))) ||
                  (!o.tile_n && is_slow_width(p, config))) {
         continue;
       } else if (too_many_tiles(p, config)) {
@@ -371,8 +378,8 @@ bool suits(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
   const Problem product = product_of(p, c);
   if (c.load_a != load_of(product.a, product.m, product)) return false;
   if (c.load_b != load_of(product.b, product.n, product)) return false;
-  return !splits_more_than_a_wave(expected(product), c, device) && may_win(product, c, false) &&
-         !is_slow_width(product, c) && !too_many_tiles(product, c);
+  return !splits_more_than_a_wave(expected(product), c, device) && !reorders_sums_of_groups(product, c) &&
+         may_win(product, c, false) && !is_slow_width(product, c) && !too_many_tiles(product, c);
 }
 
 /// Returns why splits_along_k() did not return the split that the overrides ask for.
@@ -397,6 +404,7 @@ std::optional<Plan> dense_plan_of(const TunedChoice& choice, const Problem& p, c
       config_with(product, {choice.schedule, choice.tile_m, choice.tile_n}, choice.cluster, {});
   if (validate(config) != nullptr || too_many_tiles(product, config) || choice.raster_group < 1)
     return std::nullopt;
+  if (reorders_sums_of_groups(product, config)) return std::nullopt;
   PlanOverrides o{.raster = choice.raster, .raster_group = choice.raster_group};
   if (choice.slices == 1) o.clusters = choice.clusters;
   WorkSplit split = choose_split(product, config, device, o);
