@@ -15,7 +15,7 @@ PAGE = ROOT / "docs/python-reference.md"
 # Module as imported, the file whose ``__all__`` lists its names, and the files that define them.
 MODULES = [
     ("sluice", "__init__.py", ["problems.py", "formats.py", "convolutions.py", "plans.py", "workspaces.py", "packed.py", "errors.py"]),
-    ("sluice.weights", "weights/__init__.py", ["weights/canonical.py", "weights/checkpoints.py", "weights/quantizer.py"]),
+    ("sluice.weights", "weights/__init__.py", ["weights/canonical.py", "weights/checkpoints.py", "weights/mxfp4.py", "weights/quantizer.py"]),
     ("sluice.torch", "torch/__init__.py", ["torch/functional.py", "torch/grouped.py", "torch/norm.py", "torch/conv.py", "torch/conv_transpose.py",
                                            "torch/packed.py", "torch/quantize.py", "torch/chain.py", "torch/override.py"]),
     ("sluice.torch.decode", "torch/decode/__init__.py", ["torch/decode/engine.py", "torch/decode/random_source.py",

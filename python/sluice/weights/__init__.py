@@ -11,7 +11,8 @@ here needs a GPU, and neither numpy nor torch is imported.
 """
 from .canonical import QuantizedWeights, dequantize
 from .checkpoints import Fp8Weights, from_awq, from_compressed_tensors, from_fp8, from_gpt_oss, from_gptq
+from .mxfp4 import gate_then_up, mxfp4_to_block_fp8
 from .quantizer import quantize_groups
 
 __all__ = ["Fp8Weights", "QuantizedWeights", "dequantize", "from_awq", "from_compressed_tensors", "from_fp8", "from_gpt_oss", "from_gptq",
-           "quantize_groups"]
+           "gate_then_up", "mxfp4_to_block_fp8", "quantize_groups"]
