@@ -18,6 +18,7 @@ from .errors import (Aliasing, DriverError, Error, InternalError, InvalidArgumen
                      UnsupportedArch, WorkspaceError, WrongDevice)
 from .formats import MXFP4, PackedNumbers, WeightFormat
 from .packed import PackedWeights, Unpacked, pack, pack_e4m3, pack_int4, pack_int8, pack_quantized
+from .packed_experts import PackedExperts, stack_packed
 from .plans import (Compiled, Plan, RowPlans, compile, explain, plan, plan_rows, prepare, prepare_experts, prepare_norms, prepare_packer,  # noqa: A004
                     prepare_quantizers, race)
 from .problems import Problem, problem_of
@@ -46,8 +47,8 @@ else:
 __all__ = [
     "Aliasing", "Compiled", "Convolution", "DriverError", "Error", "Holdings", "InternalError", "InvalidArgument", "InvalidCall",
     "InvalidConfig", "InvalidPointer", "InvalidSize", "InvalidStride", "InvalidType", "MXFP4", "Misaligned", "NotPrepared",
-    "PackedNumbers", "PackedWeights", "Plan", "Problem", "RowPlans", "StorageError", "ToolchainError", "UnsupportedArch", "Unpacked", "WeightFormat",
+    "PackedExperts", "PackedNumbers", "PackedWeights", "Plan", "Problem", "RowPlans", "StorageError", "ToolchainError", "UnsupportedArch", "Unpacked", "WeightFormat",
     "Workspace", "WorkspaceError", "WrongDevice", "compile", "convolution_of", "explain", "holdings", "pack", "pack_e4m3", "pack_int4",
     "pack_int8", "pack_quantized", "plan", "plan_rows", "prepare", "prepare_experts", "prepare_norms", "prepare_packer", "prepare_quantizers",
-    "problem_of", "race", "reset_workspaces", "verify_workspaces", "weights",
+    "problem_of", "race", "reset_workspaces", "stack_packed", "verify_workspaces", "weights",
 ]

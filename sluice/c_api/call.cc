@@ -125,16 +125,31 @@ Result<void> add_c(const sluice_call& p, Call& call) {
   return {};
 }
 
-/// Adds the table of groups. With groups of rows, A and D are one matrix and B has a matrix per group. With
-/// groups along k, D has a matrix per group.
-Result<void> add_groups(const sluice_call& p, Call& call) {
+/// Adds the kind of groups. Returns whether there are groups. Error invalid_argument: a table without a kind.
+Result<bool> add_kind_of_groups(const sluice_call& p, Call& call) {
   const Named table = named(p, SLUICE_GROUPS);
   call.problem.groups = groups_of(p.problem);
-  if (!reads_table(call.problem)) {
-    if (table.array == nullptr) return {};
-    return Error{ErrorCode::invalid_argument,
-                 table.name() + " is given and groups = 0: say how it is read, as ends, counts or along k"};
-  }
+  if (reads_table(call.problem) || table.array == nullptr) return reads_table(call.problem);
+  return Error{ErrorCode::invalid_argument,
+               table.name() + " is given and groups = 0: say how it is read, as ends, counts or along k"};
+}
+/// Adds the table of groups, which has a number for each of the first dimension's parts of `each`.
+Result<void> add_table(const sluice_call& p, const Named& each, Call& call) {
+  const Named table = named(p, SLUICE_GROUPS);
+  SLUICE_TRY(check_present(table));
+  if (table->dtype != SLUICE_INT32) return wrong_type(table, "int32: pass " + table.name() + ".int()");
+  if (table->ndim != 1 || table->shape[0] != each->shape[0])
+    return wrong_shape(table, list(each->shape, 1) + ", a number for each matrix of " + each.name());
+  SLUICE_TRY(check_no_gaps(table));
+  call.args.groups = static_cast<const int*>(table->data);
+  return {};
+}
+
+/// Adds the groups of a product that is not packed. With groups of rows, A and D are one matrix and B has a
+/// matrix per group. With groups along k, D has a matrix per group.
+Result<void> add_groups(const sluice_call& p, Call& call) {
+  SLUICE_TAKE(const bool grouped, add_kind_of_groups(p, call));
+  if (!grouped) return {};
   const bool along_k = sums_groups(call.problem);
   const sluice_operand each = along_k ? SLUICE_D : SLUICE_B;  // has a matrix per group
   for (const sluice_operand which : {SLUICE_A, SLUICE_B, SLUICE_D}) {
@@ -143,14 +158,7 @@ Result<void> add_groups(const sluice_call& p, Call& call) {
     return wrong_shape(x, which == each ? "three dimensions: a matrix for each group"
                                         : "two dimensions: its rows are those of all groups");
   }
-  SLUICE_TRY(check_present(table));
-  const Named matrices = named(p, each);
-  if (table->dtype != SLUICE_INT32) return wrong_type(table, "int32: pass " + table.name() + ".int()");
-  if (table->ndim != 1 || table->shape[0] != matrices->shape[0])
-    return wrong_shape(table, list(matrices->shape, 1) + ", a number for each matrix of " + matrices.name());
-  SLUICE_TRY(check_no_gaps(table));
-  call.args.groups = static_cast<const int*>(table->data);
-  return {};
+  return add_table(p, named(p, each), call);
 }
 
 /// Adds the sizes and layouts of A, B and D to the call.
@@ -238,11 +246,6 @@ Result<ScaleMode> token_scales(const Named& scales, const Named& x) {
 
 /// Refuses what products with packed weights do not support.
 Result<void> refuse_dense_parts(const sluice_call& p) {
-  if (const Named table = named(p, SLUICE_GROUPS); table.array != nullptr || p.problem.groups != 0)
-    return Error{ErrorCode::invalid_argument,
-                 (table.array != nullptr ? table.name() + " is given"
-                                         : "groups = " + std::to_string(p.problem.groups)) +
-                     " and the weights are packed: they are one matrix; leave it out"};
   for (const sluice_operand which : {SLUICE_SCALE_OUT, SLUICE_ROW_FACTORS})
     if (p.operands[which] != nullptr)
       return Error{ErrorCode::invalid_argument,
@@ -295,7 +298,12 @@ Result<void> add_packed(const sluice_call& p, Call& call) {
   SLUICE_TRY(refuse_dense_parts(p));
   const Named x = named(p, SLUICE_A), blob = named(p, SLUICE_B), d = named(p, SLUICE_D);
   SLUICE_TRY(check_tokens(x, k));
-  SLUICE_TRY(check_blob(blob, format, {n, k, problem.epilogue.gated}));
+  SLUICE_TAKE(const bool grouped, add_kind_of_groups(p, call));
+  SLUICE_TRY(check_blob(blob, format, {n, k, problem.epilogue.gated}, grouped));
+  if (grouped) {
+    SLUICE_TRY(add_table(p, blob, call));
+    problem.batch = blob->shape[0];
+  }
   problem.m = x->shape[0];
   problem.n = n;
   problem.k = k;

@@ -67,12 +67,16 @@ Result<void> check_host_arrays(const PackCall& call, PackStep step) {
 
 }  // namespace
 
-Result<void> check_blob(const Named& blob, const WeightFormat& format, const PackShape& shape) {
+Result<void> check_blob(const Named& blob, const WeightFormat& format, const PackShape& shape,
+                        bool of_groups) {
   SLUICE_TRY(check_present(blob));
   if (blob->dtype != SLUICE_BYTE) return wrong_type(blob, "uint8: it is bytes");
   const auto& [n, k, gated] = shape;
   const i64 bytes = gated ? gated_blob_bytes(format, n, k) : blob_bytes(format, n, k);
-  if (count_of(*blob.array) != bytes)
+  if (of_groups && (blob->ndim != 2 || blob->shape[1] != bytes))
+    return wrong_shape(blob, "two dimensions, groups x " + std::to_string(bytes) +
+                                 ": a blob of packed weights for each group");
+  if (!of_groups && count_of(*blob.array) != bytes)
     return wrong_shape(blob, list(&bytes, 1) + ", the bytes of " + std::to_string(n) + " x " +
                                  std::to_string(k) + " weights in this format" +
                                  (gated ? ", packed as those of a gated product" : ""));

@@ -20,9 +20,10 @@ struct PackCall {
 /// invalid_type, invalid_size, invalid_stride, wrong_device (arrays in different memories).
 Result<PackCall> packing_of(const sluice_packing& what);
 
-/// Checks that the blob has the type and length that the format needs. Errors: invalid_argument,
-/// invalid_type, invalid_size, invalid_stride.
-Result<void> check_blob(const Named& blob, const WeightFormat& format, const PackShape& shape);
+/// Checks that the blob has the type and length that the format needs; `of_groups`: one for each group.
+/// Errors: invalid_argument, invalid_type, invalid_size, invalid_stride.
+Result<void> check_blob(const Named& blob, const WeightFormat& format, const PackShape& shape,
+                        bool of_groups = false);
 
 /// Packs on the CPU with the reference implementation. Errors: those of sluice/pack_weights.h; aliasing.
 Result<void> pack_on_host(const PackCall& call);

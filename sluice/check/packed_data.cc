@@ -222,6 +222,10 @@ double exact_limit(const Problem& p) {
 Result<HostData> random_data(const Problem& problem, DataKind kind, u64 seed) {
   SLUICE_TAKE(const Problem checked, check_packed(problem));
   const Problem& p = checked;
+  if (has_groups(p))
+    return Error{ErrorCode::invalid_argument,
+                 "groups of packed weights are checked against products of each group alone "
+                 "(tests/gpu/packed_groups_test.cc): leave groups out"};
   const auto stream = [&](u64 operand) { return Random{verify::hash(seed, 0x200 + operand)}; };
   const i64 scales = p.n * group_count(p.b.packed, p.k);
   HostData data{.problem = p, .kind = kind};

@@ -17,18 +17,9 @@ struct SharedInts {
   }
 };
 
-/// Call with all lanes of one warp, behind the PDL wait: an earlier launch may write the table.
-template <KernelConfig kConfig>
-SLUICE_DEVICE void scan_groups(const GemmParams& params, const GroupTable<SharedInts>& table) {
-  const auto& grouped = static_cast<const GroupedParams&>(params);
-  const auto numbers = [&](int g) { return grouped.group_numbers[g]; };
-  const GroupScan<decltype(numbers), SharedInts> scan{kConfig.groups.kind,
-                                                      grouped.group_pitch,
-                                                      grouped.group_total,
-                                                      params.grid.batch,
-                                                      group_tile_extent(kConfig),
-                                                      numbers,
-                                                      table};
+/// Fills the table. Call with all lanes of one warp.
+template <class Numbers>
+SLUICE_DEVICE void run_scan(const GroupScan<Numbers, SharedInts>& scan) {
   const int lane = threadIdx.x % 32;
   int largest = scan.largest_end(lane);
 #pragma unroll
@@ -45,6 +36,16 @@ SLUICE_DEVICE void scan_groups(const GemmParams& params, const GroupTable<Shared
     if (lane >= step) tiles += other;
   }
   scan.put_tiles(lane, tiles - own);
+}
+
+/// Call with all lanes of one warp, behind the PDL wait: an earlier launch may write the table.
+template <KernelConfig kConfig>
+SLUICE_DEVICE void scan_groups(const GemmParams& params, const GroupTable<SharedInts>& table) {
+  const auto& grouped = static_cast<const GroupedParams&>(params);
+  const auto numbers = [&](int g) { return grouped.group_numbers[g]; };
+  run_scan(GroupScan<decltype(numbers), SharedInts>{kConfig.groups.kind, grouped.group_pitch,
+                                                    grouped.group_total, params.grid.batch,
+                                                    group_tile_extent(kConfig), numbers, table});
 }
 
 /// Zeros the rows of k from `live` on, in a math group's blocks of A and in all blocks of B. A block has 64

@@ -16,6 +16,8 @@
 // | griddepcontrol.wait, if           | every thread   | earlier launches and their writes before X and C   |
 // | config.overlap has a wait         |                | are read and D is written; weights, bias and gamma |
 // |                                   |                | may be read earlier                                |
+// | with groups: the same wait first, | a CTA          | the table's scan before its tile is looked up,     |
+// | then __syncthreads, twice         |                | and that before rings overwrite the table          |
 //
 // No CTA waits for another cluster, the kernel keeps no state between launches, and sums are always added in
 // the same order. Launched by run/ops/packed.cc.
@@ -24,21 +26,19 @@
 #include <sluice/device/dependent_launch.cuh>
 #include <sluice/device/packed/copier.cuh>
 #include <sluice/device/packed/finish.cuh>
+#include <sluice/device/packed/group_tile.cuh>
 #include <sluice/device/packed/token_rows.cuh>
 #include <sluice/device/warp_ring.cuh>
 
 namespace sluice::packed {
 
+/// Computes the CTA's rows of a tile of tokens.
 template <NarrowConfig kConfig>
-SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
-  static_assert(validate(kConfig) == nullptr);
+SLUICE_DEVICE void run_tile(const NarrowParams& params, u32 base, int tile) {
   using S = Shape<kConfig>;
   using Launch = DependentLaunch<kConfig.overlap>;
-  extern __shared__ __align__(128) u8 smem[];
-  Launch::begin();
-  const u32 base = ptx::shared_address(smem);
   WarpSums<warp_tile(kConfig)>::announce();
-  const Place at = place_of<kConfig>(params, base);
+  const Place at = place_of<kConfig>(params, base, tile);
 
   Copier<kConfig> copier(params, at);
   const auto copy = [&](u32 stage) { copier.copy(stage); };
@@ -69,6 +69,23 @@ SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
         copy, [&](u32 stage) { sums.add_tile(stage); }, issued);
     hand_off();
     Finish<kConfig>(params, at, base).run(sums);
+  }
+}
+
+template <NarrowConfig kConfig>
+SLUICE_DEVICE void run_narrow(const NarrowParams& params) {
+  static_assert(validate(kConfig) == nullptr);
+  using Launch = DependentLaunch<kConfig.overlap>;
+  extern __shared__ __align__(128) u8 smem[];
+  Launch::begin();
+  const u32 base = ptx::shared_address(smem);
+  if constexpr (kConfig.groups.kind == GroupKind::none) {
+    run_tile<kConfig>(params, base, static_cast<int>(blockIdx.y));
+  } else {
+    Launch::wait();
+    NarrowParams own = params;
+    const int tile = take_group<kConfig>(own, base);
+    if (tile >= 0) run_tile<kConfig>(own, base, tile);
   }
 }
 

@@ -12,6 +12,7 @@
 // - residual: C, of D's type, is added last.
 // A tile's rows are W's. An output is a row of the tensor core's A and a token a column of its B. Only with
 // 16 and 32 tokens in narrow.cuh, tokens are the rows of A instead (device/packed/token_rows.cuh).
+// - groups: the tokens belong to groups, and each has a blob and a bias of its own (spec/groups.h).
 // This file holds the config of the kernel for few 16-bit tokens (kernels/narrow.cuh).
 #pragma once
 
@@ -40,7 +41,7 @@ SLUICE_HD constexpr void add_residual(Problem& p) {
 SLUICE_HD constexpr i64 strip_count(const Problem& p) {
   return p.epilogue.gated ? gated_strips(p.n) : strip_count(p.n);
 }
-/// Bytes of B's blob of packed weights, with scales and padding.
+/// Bytes of B's blob of packed weights, with scales and padding; of one blob, if each group has its own.
 SLUICE_HD constexpr i64 blob_bytes(const Problem& p) {
   return strip_count(p) * strip_bytes(p.b.packed, p.k);
 }
@@ -73,6 +74,7 @@ struct NarrowConfig {
   int parts = 1;   // slices of k, one per CTA of a cluster: 1, 2, 4 or 8
   int ctas = 1;    // CTAs per SM
   Overlap overlap{};
+  GroupConfig groups{};
 
   constexpr bool operator==(const NarrowConfig&) const = default;
 };
@@ -162,6 +164,21 @@ SLUICE_HD constexpr i64 smem_bytes(const NarrowConfig& c) {
   return incoming_offset(c) + incoming_sums_bytes(warp_tile(c));
 }
 
+/// The rule of groups that the config breaks. The table lies where the rings will.
+SLUICE_HD constexpr const char* validate_groups(const NarrowConfig& c) {
+  if (c.groups.kind == GroupKind::none)
+    return c.groups.most == 0 ? nullptr : "groups.most is for a groups.kind: leave it out";
+  if (!groups_rows(c.groups.kind)) return "packed weights have no groups along k";
+  if (c.groups.most < 1 || c.groups.most > kMostGroups) return "groups.most must be in 1..1024";
+  if (c.norm_a || c.residual) return "groups have neither norm_a nor a residual";
+  if (c.held_tokens != 0) return "held_rows must be 0: any group may have all rows";
+  if (c.overlap.wait == Wait::weights_first)
+    return "groups read their table before weights: wait = weights_first must be another";
+  if (4 * group_table_ints(c.groups.most) > zeros_offset(c))
+    return "the rings are smaller than the table of groups: more stages or warps, or fewer groups";
+  return nullptr;
+}
+
 /// The rule that the config breaks, as text; nullptr if it is valid.
 SLUICE_HD constexpr const char* validate(const NarrowConfig& c) {
   if (validate(c.weights) != nullptr) return validate(c.weights);
@@ -185,6 +202,7 @@ SLUICE_HD constexpr const char* validate(const NarrowConfig& c) {
   if (c.stages < 2 || c.stages > 16) return "stages must be in 2..16";
   if (c.parts != 1 && c.parts != 2 && c.parts != 4 && c.parts != 8) return "cluster_k must be 1, 2, 4 or 8";
   if (c.ctas < 1 || c.ctas > 64 || c.ctas * c.warps > 64) return "an SM holds 64 warps";
+  if (const char* rule = validate_groups(c)) return rule;
   if (smem_bytes(c) > kMaxSmemBytes) return "the rings need more than 227 KB of shared memory";
   if (c.ctas * (smem_bytes(c) + kSmemOfCta) > kSmemOfSm) return "so many CTAs need more than 228 KB of an SM";
   return nullptr;
@@ -208,6 +226,10 @@ struct NarrowParams {
   const void* c;
   i64 ld_c;
   float epsilon;
+  // With groups, `m` is the rows of all; weights and bias are those of the first group.
+  const int* group_numbers;
+  i64 blob_bytes;  // from one group's weights to the next one's
+  int group_count, group_pitch;
 };
 
 }  // namespace sluice

@@ -50,6 +50,7 @@ SLUICE_HD constexpr KernelConfig config_of(const NarrowConfig& c) {
   k.epilogue.residual = k.epilogue.residual_last = c.residual;
   if (c.residual) k.epilogue.c_type = c.d;
   k.norm_a = c.norm_a;
+  k.groups = c.groups;
   return k;
 }
 SLUICE_HD constexpr KernelConfig config_of(const WideConfig& c) {
@@ -86,6 +87,7 @@ SLUICE_HD constexpr NarrowConfig narrow_of(const KernelConfig& k) {
   c.stages = k.stages;
   c.parts = k.cluster.k;
   c.ctas = k.ctas;
+  c.groups = k.groups;
   return c;
 }
 SLUICE_HD constexpr WideConfig wide_of(const KernelConfig& k) {

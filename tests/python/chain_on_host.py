@@ -151,6 +151,16 @@ def scaled_grouped_mm(mat_a, mat_b, scale_a, scale_b, offs, bias=None, *, out_dt
     return made
 
 
+def packed_grouped_mm(x, packed, offs, bias=None, *, activation=None, gated=False, out=None, out_dtype=None):
+    packed.check_gated(gated)
+    need(offs.dtype is torch.int32 and x.shape[1] == packed.k, "int32 ends, columns of x")
+    made = torch.full((x.shape[0], packed.n // (1 + gated)), float("nan"), dtype=out_dtype or x.dtype)
+    for group, rows in rows_of_groups(offs, x.shape[0]):
+        sums = x[rows].float() @ torch.as_tensor(dequantize(packed.expert(group).quantized())).float().t()
+        made[rows] = finished(sums, None if bias is None else bias[group], activation, gated).to(made.dtype)
+    return made
+
+
 def route(topk_ids, experts, *, pitch=1, rows=None, out=None):
     flat = topk_ids.flatten()
     slots = [slot for expert in range(experts) for slot in (flat == expert).nonzero().flatten().tolist()]
@@ -177,6 +187,7 @@ def combine(y, row_of_slot, topk_weights=None, shared=None, *, out=None):
 
 
 FUNCTIONS = types.SimpleNamespace(moe=types.SimpleNamespace(route=route, gather=gather, combine=combine), grouped_mm=grouped_mm,
+                                  packed_grouped_mm=packed_grouped_mm,
                                   scaled_grouped_mm=scaled_grouped_mm, rms_norm=rms_norm, rms_norm_quantize=rms_norm_quantize, linear=linear, scaled_mm=scaled_mm,
                                   packed_mm=packed_mm, quantize=quantize, quantize_static=quantize_static,
                                   silu_mul_quantize=silu_mul_quantize)
@@ -231,6 +242,10 @@ class HostSteps:
         return self._all(name, lambda: scaled_grouped_mm(mat_a, mat_b, scale_a, scale_b, offs, bias, out_dtype=out_dtype,
                                                          activation=activation, gated=gated),
                          [mat_a, mat_b, scale_a, scale_b, offs, bias], [out], 3)
+
+    def packed_grouped_mm(self, x, packed, offs, bias=None, *, activation=None, gated=False, out, name="product"):
+        return self._all(name, lambda: packed_grouped_mm(x, packed, offs, bias, activation=activation, gated=gated),
+                         [x, packed.blob, offs, bias], [out])
 
     def route(self, topk_ids, experts, *, out, name="route"):
         return self._all(name, lambda: route(topk_ids, experts), [topk_ids], list(out))

@@ -36,6 +36,15 @@ def test_greedy_tokens_are_those_of_transformers(kind):
     assert torch.equal(engine_of(model).generate(ids, max_new_tokens=12), wanted)
 
 
+def matrix_of(operand):
+    """Returns the weights that an operand's codes stand for."""
+    if not hasattr(operand, "packed"):
+        return operand.matrix()
+    if isinstance(operand.packed, sluice.PackedExperts):
+        return torch.stack([torch.as_tensor(dequantize(operand.packed.expert(i).quantized())) for i in range(len(operand.packed))])
+    return torch.as_tensor(dequantize(operand.packed.quantized()))
+
+
 def rounded_twin(model, engine):
     """Returns the model with the weights that the engine's codes stand for."""
     config = model.config
@@ -45,8 +54,7 @@ def rounded_twin(model, engine):
         whole = {}
         for name in ("qkv", "o", "gate_up", "down"):
             operand = getattr(own, name)
-            packed = hasattr(operand, "packed")
-            whole[name] = (torch.as_tensor(dequantize(operand.packed.quantized())) if packed else operand.matrix()).float()
+            whole[name] = matrix_of(operand).float()
         q, k = layer.self_attn.q_proj.weight.shape[0], layer.self_attn.k_proj.weight.shape[0]
         for linear, rows in zip((layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj), whole["qkv"].split([q, k, k])):
             linear.weight.data = rows
@@ -430,7 +438,7 @@ def test_the_twins_have_the_arguments_of_what_they_stand_for():
 
     for name in ("rms_norm", "rms_norm_quantize", "linear", "scaled_mm", "packed_mm", "quantize", "silu_mul_quantize", "gap"):
         assert names(getattr(chain_on_host.HostSteps, name)) == names(getattr(st.Steps, name)), name
-    for name in ("grouped_mm", "scaled_grouped_mm", "route", "gather", "combine"):  # without what decode does not use
+    for name in ("grouped_mm", "scaled_grouped_mm", "packed_grouped_mm", "route", "gather", "combine"):  # without what decode does not use
         assert names(getattr(chain_on_host.HostSteps, name)) <= names(getattr(st.Steps, name)), name
     of_experts = vars(chain_on_host.FUNCTIONS)["moe"]
     for name, twin in {**vars(chain_on_host.FUNCTIONS), **vars(of_experts)}.items():

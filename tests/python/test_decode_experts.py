@@ -52,6 +52,17 @@ def test_logits_of_fp8_experts_are_those_of_their_codes(rows):
     assert float(errors.median()) < 5e-6
 
 
+@pytest.mark.parametrize("rows,dtype,bound", [(1, "float32", 5e-6), (16, "float32", 5e-6), (1, "bfloat16", 0.04), (16, "bfloat16", 0.04)])
+def test_logits_of_int4_experts_are_those_of_their_codes(rows, dtype, bound):
+    model = model_of("qwen3moe", hidden_size=128).to(getattr(torch, dtype))
+    prompts, tokens = sequences(min(rows, 3))
+    engine = engine_of(model, "int4", getattr(torch, dtype))
+    got = engine.forced_logits(prompts, tokens, bucket=rows)
+    wanted = logits_of_transformers(rounded_twin(model, engine), prompts, tokens)
+    errors = (got.float() - wanted).norm(dim=-1) / wanted.norm(dim=-1)
+    assert float(errors.median()) < bound
+
+
 # ---- launches
 @pytest.mark.parametrize("recipe", ["row", None])
 def test_a_layer_of_experts_is_these_launches(recipe):
@@ -81,7 +92,7 @@ def test_rows_that_rest_choose_no_expert():
 
 
 # ---- files and refusals
-@pytest.mark.parametrize("recipe", ["row", None])
+@pytest.mark.parametrize("recipe", ["row", "int4", None])
 @pytest.mark.parametrize("kind", ["qwen3moe-mixed", "mixtral"])
 def test_a_saved_engine_of_experts_comes_back_with_the_same_bits(tmp_path, kind, recipe):
     engine = engine_of(model_of(kind).bfloat16(), recipe, torch.bfloat16)
@@ -91,10 +102,9 @@ def test_a_saved_engine_of_experts_comes_back_with_the_same_bits(tmp_path, kind,
     assert torch.equal(decode(tmp_path, _machine=HostMachine()).forced_logits(prompts, tokens), wanted)
 
 
-@pytest.mark.parametrize("recipe", ["tensor", "int4"])
-def test_recipes_that_experts_have_not_are_refused(recipe):
-    with pytest.raises(sluice.InvalidArgument, match=f"recipe = '{recipe}', and the model has experts .qwen3_moe.: .* 'row' and None"):
-        engine_of(model_of("qwen3moe"), recipe)
+def test_static_scales_of_experts_are_refused():
+    with pytest.raises(sluice.InvalidArgument, match="recipe = 'tensor', and the model has experts .qwen3_moe.: .* 'row', 'int4' and None"):
+        engine_of(model_of("qwen3moe"), "tensor")
 
 
 def test_experts_that_lack_or_are_of_another_shape_are_named():

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A layer of experts as a chain on the fake driver: sort, gather, two products of groups, sum. Products of
 // groups read their table first, so they load no weights early and none of theirs are prefetched.
+#include <sluice/spec/packed.h>
+
 #include "chain_fixture.h"
 
 namespace sluice {
@@ -96,6 +98,19 @@ TEST_F(GroupChain, is_launched_in_order_and_captured) {
   Result<StreamHandle> stream = StreamHandle::create(device());
   ASSERT_TRUE(stream.ok());
   EXPECT_TRUE(ChainGraph::capture(chain, stream->get()).ok());
+}
+
+TEST_F(GroupChain, takes_packed_experts) {
+  std::vector<ChainStep> steps = layer();
+  Problem& down = product(steps[3]).problem;
+  down =
+      packed_problem(kSlots, kWidth, kInner, DType::bf16, DType::bf16, {.group = 128, .scale = DType::bf16});
+  down.batch = kExperts, down.groups.kind = GroupKind::ends;
+  const ChainPlan plan = planned(steps, {.hand_off_bytes = 4096});
+  EXPECT_EQ(plan.steps[3].overlap.wait, Wait::first);
+  EXPECT_EQ(plan.steps[3].weight_bytes, kExperts * blob_bytes(down));
+  EXPECT_TRUE(made(steps).enqueue(nullptr).ok());
+  EXPECT_EQ(driver.launches(), 6);
 }
 
 TEST_F(GroupChain, weights_of_groups_are_not_written_and_their_table_is) {

@@ -23,7 +23,7 @@ int spared_bytes(const KernelConfig& config) {
   return math_groups(strip_of(config)) == kStripMostGroups ? 40 : 0;
 }
 
-void expect_to_compile(const PackedProblem& problem, const PlanOverrides& overrides = {}) {
+void expect_problem_to_compile(const Problem& problem, const PlanOverrides& overrides = {}) {
   static std::set<std::string> seen;
   const auto compiler = Compiler::load("");
   ASSERT_TRUE(compiler) << compiler.error().message;
@@ -40,11 +40,33 @@ void expect_to_compile(const PackedProblem& problem, const PlanOverrides& overri
   }
 }
 
+void expect_to_compile(const PackedProblem& problem, const PlanOverrides& overrides = {}) {
+  expect_problem_to_compile(problem, overrides);
+}
+
 TEST(packed_units, of_the_bars_compile_without_spills) {
   for (const int group : {64, 128})
     for (const i64 m : {1, 16, 32})
       for (const auto& [n, k] : {std::pair<i64, i64>{4096, 4096}, {28672, 4096}, {1280, 8192}, {3584, 8192}})
         expect_to_compile({.m = m, .n = n, .k = k, .weights = {.group = group}});
+}
+
+TEST(packed_units, of_groups_compile_without_spills) {
+  for (const i64 rows : {8, 256, 4096})
+    for (const bool gated : {false, true})
+      for (const WeightType type : {WeightType::uint4, WeightType::e2m1}) {
+        const bool mx = type == WeightType::e2m1;
+        Problem p = PackedProblem{
+            .m = rows,
+            .n = 1536,
+            .k = 2048,
+            .weights = {.type = type, .group = mx ? 32 : 128, .scale = mx ? DType::e8m0 : DType::bf16},
+            .bias = Bias::column,
+            .activation = gated ? Activation::silu : Activation::none,
+            .gated = gated};
+        p.batch = 128, p.groups.kind = GroupKind::ends;
+        expect_problem_to_compile(p);
+      }
 }
 
 /// Covers the norms and residuals that the narrow kernel fuses, and gated outputs.

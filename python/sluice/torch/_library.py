@@ -298,6 +298,22 @@ PACKED_MM = Op("packed_mm", f"Tensor x, Tensor blob, int[] weights, Tensor? scal
                (*x.shape[:-1], _columns(weights[5], gated)), _packed_mm_check)
 
 
+def _packed_groups_into(out, x, blob, weights, offs, groups, pitch, bias, activation, gated) -> None:
+    f.product(f.X, x, f.PACKED_BLOB, blob, f.OUT, out, f.OFFS, offs, f.GROUPS, groups, f.GROUP_PITCH, pitch,
+              *_weights_fields(tuple(weights)), *_extras(bias, None, activation, gated, None, 0))
+
+
+def _packed_groups_check(out, x, blob, weights, offs, groups, pitch, bias, activation, gated) -> None:
+    check_product({"x": x, "packed.blob": blob, "out": out, "offs": offs, "bias": bias}, weights=weights, gated=gated, groups=groups,
+                  pitch=pitch)
+
+
+PACKED_GROUPED_MM = Op("packed_grouped_mm", "Tensor x, Tensor blob, int[] weights, Tensor offs, int groups, int pitch, Tensor? bias, "
+                       "str? activation, bool gated", _packed_groups_into,
+                       lambda x, blob, weights, offs, groups, pitch, bias, activation, gated: (x.shape[0], _columns(weights[5], gated)),
+                       _packed_groups_check)
+
+
 def _add_mm_(total, a, b, any_order, workspace) -> None:
     f.product(f.A, a, f.B, b, f.TOTAL, total, f.ADD, True, f.ANY_ORDER, any_order, f.WORKSPACE, workspace)
 

@@ -25,6 +25,7 @@ from .._library import ChainOptionsStruct, GapStruct, Handle, RangeStruct, defau
 from .._names import GRANULARITIES, number_of
 from ..errors import InvalidArgument, InvalidType, WrongDevice
 from ..packed import PackedWeights
+from ..packed_experts import PackedExperts
 from ._entry import checked
 from ._library import activation_number, check_norm_scale, check_out, half_of_columns, scales_shape
 from ._moe_ops import new_routed, rows_for
@@ -178,6 +179,17 @@ class Steps:
         self._add(f.add_product, name, f.MAT_A, mat_a, f.MAT_B, mat_b, f.OUT, out, f.SCALE_OUT, scales, f.OFFS, offs, f.GROUPS, ENDS, f.SCALE_A,
                   scale_a, f.SCALE_B, scale_b, f.ACTIVATION, activation_number(activation), f.GATED, gated)
         return out, scales
+
+    @checked
+    def packed_grouped_mm(self, x: Tensor, packed: PackedExperts, offs: Tensor, bias: Optional[Tensor] = None, *,
+                          activation: Optional[str] = None, gated: bool = False, out: Optional[Tensor] = None,
+                          out_dtype: Optional[torch.dtype] = None, name: str = "product") -> Tensor:
+        """Adds ``st.packed_grouped_mm``. Returns ``out``, rows x n (n / 2 if gated). An earlier step may write ``offs``."""
+        packed.check_gated(gated)
+        out = self._out(out, x, _width(packed.n, gated), out_dtype or (x.dtype if out is None else out.dtype))
+        self._add(f.add_product, name, f.X, x, f.PACKED_BLOB, packed.blob, f.OUT, out, *f.weights_fields(packed.numbers), f.OFFS, offs,
+                  f.GROUPS, ENDS, f.BIAS, bias, f.ACTIVATION, activation_number(activation), f.GATED, gated)
+        return out
 
     @checked
     def route(self, topk_ids: Tensor, experts: int, *, pitch: int = 1, rows: Optional[int] = None,

@@ -256,11 +256,11 @@ class PackedOfChain : public ProductOfChain {
   SkippedK ring(const StepPlan&, const DeviceInfo&) const override { return {}; }
   /// Plans the kernel that is fastest by itself. Between neighbours, without a tuning record, plans instead
   /// the one with the least us_between_neighbours() among all whose estimates are within kNearlyBest of the
-  /// best.
+  /// best. Groups overlap less, and stay with their kernel.
   Result<Plan> searched(const PlanRequest& request) const override {
     SLUICE_TAKE(const Plan alone, plan_with(step_.overrides, request));
     if (!request.between_neighbours || step_.overrides != PlanOverrides{} ||
-        alone.source != PlanSource::model)
+        alone.source != PlanSource::model || has_groups(step_.problem))
       return alone;
     SLUICE_TAKE(const auto ranked, gemm::candidates(step_.problem, request.device));
     const Plan* best = &ranked[0];

@@ -46,8 +46,9 @@ struct Place {
   u32 ring, zeros;
 };
 
+/// `tile`: the CTA's tile of tokens.
 template <NarrowConfig kConfig>
-SLUICE_DEVICE Place place_of(const NarrowParams& params, u32 smem) {
+SLUICE_DEVICE Place place_of(const NarrowParams& params, u32 smem, int tile) {
   using S = Shape<kConfig>;
   constexpr int kParts = kConfig.parts;
   Place p;
@@ -55,7 +56,7 @@ SLUICE_DEVICE Place place_of(const NarrowParams& params, u32 smem) {
   p.warp = static_cast<int>(threadIdx.x) / 32;
   p.rank = static_cast<int>(blockIdx.x) % kParts;
   p.first_row = static_cast<int>(blockIdx.x) / kParts * tile_columns(kConfig);
-  p.first_token = static_cast<int>(blockIdx.y) * S::kTokens;
+  p.first_token = tile * S::kTokens;
   p.first_tile = p.rank * params.k_tiles / kParts + p.warp;
   const int end = (p.rank + 1) * params.k_tiles / kParts;
   p.count = max(0, (end - p.first_tile + kConfig.warps - 1) / kConfig.warps);

@@ -284,7 +284,7 @@ WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo
                        const PlanOverrides& o) {
   const Problem likely = expected(p);
   const i64 rows = grid_rows(likely, c), columns = grid_columns(p, c);
-  const i64 tiles = has_groups(p)         ? most_group_tiles(p, c) * columns
+  const i64 tiles = has_groups(p)         ? most_group_tiles(p, c.tile.m) * columns
                     : rows * columns == 0 ? 0
                                           : rows * columns * p.batch;
   WorkSplit split;

@@ -36,8 +36,8 @@ constexpr bool can_count_tiles(const Problem& p, const KernelConfig& c, i64 clus
 }
 
 /// Returns the most tiles along m that groups can have, whatever the table says.
-constexpr i64 most_group_tiles(const Problem& p, const KernelConfig& c) {
-  return std::min(p.m, p.m / c.tile.m + p.batch);
+constexpr i64 most_group_tiles(const Problem& p, int tile_rows) {
+  return std::min(p.m, p.m / tile_rows + p.batch);
 }
 /// Returns the batch of products that groups are likely to be, for estimates: rows are spread over groups at
 /// random, so few rows leave some groups empty. The table itself is on the device, and may change. Returns

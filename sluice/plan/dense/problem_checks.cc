@@ -78,24 +78,8 @@ Result<void> check_groups_along_k(const Problem& p) {
 
 /// Checks the groups of rows. Their numbers are on the device, and the kernel clamps them.
 Result<void> check_groups(const Problem& p) {
-  const auto refused = [](const std::string& message) { return Error{ErrorCode::invalid_argument, message}; };
-  if (!reads_table(p)) {
-    if (p.groups == Groups{}) return {};
-    return refused(
-        "groups.pitch = " + std::to_string(p.groups.pitch) +
-        " and groups.kind is none: a pitch belongs to a kind; set the kind, or leave the pitch out");
-  }
-  const std::string kind = name_of(p.groups.kind);
-  if (is_conv(p.conv))
-    return refused("groups.kind = " + kind + " of a convolution: rows of groups must be those of a product");
-  if (p.batch > kMostGroups)
-    return Error{ErrorCode::invalid_size, "batch = " + std::to_string(p.batch) + " groups must be at most " +
-                                              std::to_string(kMostGroups) + ": split the problem"};
-  if (p.groups.pitch < 1 || p.groups.pitch > kMaxDenseExtent)
-    return refused("groups.pitch = " + std::to_string(p.groups.pitch) + " must be in 1.." +
-                   std::to_string(kMaxDenseExtent) +
-                   (p.groups.kind == GroupKind::counts ? ": rows from one group to the next"
-                                                       : ": a group begins at a multiple of it"));
+  SLUICE_TRY(check_group_numbers(p));
+  if (!reads_table(p)) return {};
   if (sums_groups(p)) return check_groups_along_k(p);
   if (p.a.major != Major::k)
     return bad_type("A is mn-major and its rows are groups: it must be k-major; store A as m rows of k");
@@ -294,6 +278,28 @@ Result<void> check_d_batches(const Operand& d) {
 }
 
 }  // namespace
+
+Result<void> check_group_numbers(const Problem& p) {
+  const auto refused = [](const std::string& message) { return Error{ErrorCode::invalid_argument, message}; };
+  if (!reads_table(p)) {
+    if (p.groups == Groups{}) return {};
+    return refused(
+        "groups.pitch = " + std::to_string(p.groups.pitch) +
+        " and groups.kind is none: a pitch belongs to a kind; set the kind, or leave the pitch out");
+  }
+  const std::string kind = name_of(p.groups.kind);
+  if (is_conv(p.conv))
+    return refused("groups.kind = " + kind + " of a convolution: rows of groups must be those of a product");
+  if (p.batch > kMostGroups)
+    return Error{ErrorCode::invalid_size, "batch = " + std::to_string(p.batch) + " groups must be at most " +
+                                              std::to_string(kMostGroups) + ": split the problem"};
+  if (p.groups.pitch < 1 || p.groups.pitch > kMaxDenseExtent)
+    return refused("groups.pitch = " + std::to_string(p.groups.pitch) + " must be in 1.." +
+                   std::to_string(kMaxDenseExtent) +
+                   (p.groups.kind == GroupKind::counts ? ": rows from one group to the next"
+                                                       : ": a group begins at a multiple of it"));
+  return {};
+}
 
 Result<void> check_device(const DeviceInfo& device) {
   if (device.compute_major != 9 || device.compute_minor != 0)

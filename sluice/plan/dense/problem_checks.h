@@ -17,6 +17,9 @@ Result<void> check_device(const DeviceInfo& device);
 /// Errors: invalid_size, invalid_type, invalid_stride, misaligned.
 Result<Problem> check_problem(const Problem& problem);
 
+/// Checks kind, number and pitch of groups, whatever the weights are. Errors: invalid_argument, invalid_size.
+Result<void> check_group_numbers(const Problem& problem);
+
 /// Returns nullptr if TMA can write D of this checked problem, else the reason why not.
 const char* why_not_tma_store(const Problem& problem);
 

@@ -25,6 +25,16 @@ std::vector<int> fitting_token_blocks(i64 m) {
   return {4, 2};
 }
 
+/// Returns the product of one matrix that takes about as long as products of groups: the rows of a group that
+/// has some, and the outputs of all those groups. Returns other problems as they are.
+Problem likely(const Problem& p) {
+  if (!has_groups(p)) return p;
+  Problem one = expected(p);
+  one.n = p.n * std::max<i64>(one.batch, 1);
+  one.batch = 1;
+  return one;
+}
+
 /// Returns nullptr, or why the planner does not choose this config unless asked. It needs enough CTAs to
 /// share SMs as c.ctas says, enough registers, a ring not longer than a warp's work, and no CTA or warp
 /// without k-tiles.
@@ -190,7 +200,7 @@ std::vector<NarrowConfig> narrow_space(const Problem& p, const Wishes& o) {
   std::vector<NarrowConfig> configs;
   NarrowConfig c = config_for(p);
   const std::vector<int> token_blocks =
-      o.tokens ? std::vector<int>{*o.tokens / kTokenBlock} : fitting_token_blocks(p.m);
+      o.tokens ? std::vector<int>{*o.tokens / kTokenBlock} : fitting_token_blocks(likely(p).m);
   for (const int tokens : token_blocks)
     for (const int row_blocks : axis(tried::kRowBlocks, o.in(kBlockRows)))
       for (const int warps : axis(tried::kWarps, o.warps))
@@ -198,7 +208,7 @@ std::vector<NarrowConfig> narrow_space(const Problem& p, const Wishes& o) {
           for (const int parts : axis(tried::kParts, o.parts))
             for (const int ctas : axis(tried::kCtas, o.ctas)) {
               c.token_blocks = tokens;
-              c.held_tokens = held_tokens_for(p.m, tokens);
+              c.held_tokens = held_tokens_for(p, tokens);
               c.row_blocks = row_blocks;
               c.warps = warps;
               c.stages = stages;
@@ -274,7 +284,7 @@ bool lists(const List& values, int value) {
 /// Returns whether narrow_space(), wide_space() or strip_space() has the config. (The last also with rings
 /// that fit into half of an SM, see strip_halves().)
 bool is_tried(const Problem& p, const NarrowConfig& c, const DeviceInfo&) {
-  return is_16bit(p.a.type) && lists(fitting_token_blocks(p.m), c.token_blocks) &&
+  return is_16bit(p.a.type) && lists(fitting_token_blocks(likely(p).m), c.token_blocks) &&
          lists(tried::kRowBlocks, c.row_blocks) && lists(tried::kWarps, c.warps) &&
          lists(tried::kStages, c.stages) && lists(tried::kParts, c.parts) && lists(tried::kCtas, c.ctas);
 }
@@ -313,8 +323,8 @@ void consider(const Problem& p, const DeviceInfo& device, const std::vector<Conf
       continue;
     }
     Plan plan = plan_for(p, config_of(c));
-    plan.estimate.total_us = is_empty(p) ? 0.0 : estimate_us(p, c, device);
-    (why_not_wanted(p, c, device) == nullptr ? found.wanted : found.possible).push_back(plan);
+    plan.estimate.total_us = is_empty(p) ? 0.0 : estimate_us(likely(p), c, device);
+    (why_not_wanted(likely(p), c, device) == nullptr ? found.wanted : found.possible).push_back(plan);
   }
 }
 
@@ -385,9 +395,9 @@ std::optional<Plan> plan_with(const Problem& p, const KernelConfig& config, cons
                               Taste taste) {
   return visit_decoder(config, [&](const auto& c) -> std::optional<Plan> {
     if (why_not(p, c) != nullptr) return std::nullopt;
-    if (taste == Taste::wanted && why_not_wanted(p, c, device) != nullptr) return std::nullopt;
+    if (taste == Taste::wanted && why_not_wanted(likely(p), c, device) != nullptr) return std::nullopt;
     Plan plan = plan_for(p, config_of(c));
-    plan.estimate.total_us = is_empty(p) ? 0.0 : estimate_us(p, c, device);
+    plan.estimate.total_us = is_empty(p) ? 0.0 : estimate_us(likely(p), c, device);
     return plan;
   });
 }

@@ -3,6 +3,8 @@
 // overflows.
 #include <sluice/plan/packed/packed_problem_checks.h>
 
+#include <sluice/kernels/registry.h>
+#include <sluice/plan/dense/cluster_grid.h>
 #include <sluice/plan/dense/problem_checks.h>
 #include <sluice/plan/field_checks.h>
 #include <sluice/plan/limits.h>
@@ -18,7 +20,7 @@ Result<void> check_sizes(const Problem& p) {
   const struct {
     const char* name;
     i64 value;
-  } sizes[] = {{"m", p.m}, {"n", p.n}, {"k", p.k}};
+  } sizes[] = {{"m", p.m}, {"n", p.n}, {"k", p.k}, {"batch", p.batch}};
   for (const auto& [name, value] : sizes) {
     if (value < 0)
       return Error{ErrorCode::invalid_size, std::string(name) + " = " + std::to_string(value) +
@@ -59,7 +61,7 @@ Result<void> check_partners(const Problem& p) {
 Result<void> check_gated(const Problem& p) {
   const char* remedy =
       "leave out gated, and let a Quantizer with Gate::silu (sluice/quantize.h) do it behind the product";
-  if (is_16bit(p.a.type) && p.m > kMaxGatedTokens)
+  if (is_16bit(p.a.type) && p.m > kMaxGatedTokens && !has_groups(p))
     return Error{ErrorCode::invalid_size, "m = " + std::to_string(p.m) + " must be at most " +
                                               std::to_string(kMaxGatedTokens) +
                                               " if the product is gated and tokens have 16 bits; " + remedy};
@@ -187,16 +189,28 @@ const char* broken_rule(const Problem& problem, const KernelConfig& config) {
   return visit_decoder(config, [&](const auto& c) { return why_not(problem, c); });
 }
 
+/// Checks groups: 16-bit tokens, which the narrow kernel multiplies.
+Result<void> check_packed_groups(const Problem& p) {
+  const auto refuse = [](const std::string& message) { return Error{ErrorCode::invalid_type, message}; };
+  SLUICE_TRY(check_group_numbers(p));
+  if (!reads_table(p)) return {};
+  const std::string kind = std::string("groups.kind = ") + name_of(p.groups.kind);
+  if (sums_groups(p)) return refuse(kind + ": packed weights take ends or counts, which are groups of rows");
+  if (!is_16bit(p.a.type))
+    return refuse(std::string("A is ") + name_of(p.a.type) + " and " + kind +
+                  ": packed weights of groups take fp16 or bf16 tokens; convert them");
+  if (p.norm_a || p.epilogue.residual)
+    return refuse(kind + " and a norm or residual: leave them out, and compute them in kernels of their own");
+  return {};
+}
+
 /// Checks the fields that packed products have no use for: a caller who sets one expects what it does
 /// elsewhere.
 Result<void> check_unused(const Problem& p) {
   const auto refuse = [](const std::string& message) { return Error{ErrorCode::invalid_type, message}; };
-  if (p.batch != 1)
+  if (p.batch != 1 && !has_groups(p))
     return Error{ErrorCode::invalid_size, "batch = " + std::to_string(p.batch) +
                                               " must be 1: the weights are packed; launch one product each"};
-  if (p.groups != Groups{})
-    return refuse("groups.kind = " + std::string(name_of(p.groups.kind)) + ", groups.pitch = " +
-                  std::to_string(p.groups.pitch) + ": packed weights are one matrix; leave groups out");
   if (is_conv(p.conv)) return refuse("a convolution's filters cannot be packed: leave out b.packed");
   if (p.a.major != Major::k || p.b.major != Major::k || p.c.major != Major::k || p.d.major != Major::k)
     return refuse("a matrix is mn-major: with packed weights all must be k-major; store rows of k");
@@ -227,6 +241,7 @@ Result<Problem> check_packed(const Problem& problem) {
   SLUICE_TRY(check_sizes(p));
   SLUICE_TRY(check_unused(p));
   SLUICE_TRY(check_types(p));
+  SLUICE_TRY(check_packed_groups(p));
   if (p.epilogue.gated) SLUICE_TRY(check_gated(p));
   if (p.norm_a) SLUICE_TRY(check_norm(p));
   if (p.epilogue.residual) SLUICE_TRY(check_residual(p));
@@ -250,9 +265,9 @@ Problem one_spelling(Problem p) {
   return with_strides(p);
 }
 
-int held_tokens_for(i64 m, int token_blocks) {
-  if (token_blocks > 1 || m > 4) return 0;
-  return m == 1 ? 1 : 4;
+int held_tokens_for(const Problem& problem, int token_blocks) {
+  if (token_blocks > 1 || problem.m > 4 || has_groups(problem)) return 0;
+  return problem.m == 1 ? 1 : 4;
 }
 
 NarrowConfig config_for(const Problem& problem) {
@@ -265,7 +280,8 @@ NarrowConfig config_for(const Problem& problem) {
           .activation = problem.epilogue.activation,
           .gated = problem.epilogue.gated,
           .norm_a = problem.norm_a,
-          .residual = problem.epilogue.residual};
+          .residual = problem.epilogue.residual,
+          .groups = group_config(problem)};
 }
 
 WideConfig wide_config_for(const Problem& problem) {
@@ -307,7 +323,10 @@ KernelConfig made_for(const Problem& problem, const KernelConfig& config) {
   made.epilogue = wanted.epilogue;
   made.norm_a = wanted.norm_a;
   made.overlap = {};
-  if (narrow) made.held_rows = held_tokens_for(problem.m, config.tile.m / kTokenBlock);
+  if (narrow) {
+    made.groups = wanted.groups;
+    made.held_rows = held_tokens_for(problem, config.tile.m / kTokenBlock);
+  }
   return made;
 }
 
@@ -323,11 +342,14 @@ const char* why_not(const Problem& problem, const NarrowConfig& config) {
     return "tile_n = 128 reads strips in pairs, and n has an odd number of them";
   if (config.held_tokens != 0 && problem.m > config.held_tokens)
     return "held_rows must be at least m: 1 for one row, 4 for up to four, 0 for more";
+  if (has_groups(problem) && most_group_tiles(problem, tile_tokens(config)) > kMaxGridY)
+    return "groups of packed weights have at most 65,535 tiles of rows: a larger tile_m, or fewer rows";
   return nullptr;
 }
 
 const char* why_not(const Problem& problem, const WideConfig& config) {
   if (problem.epilogue.gated) return "gated products are the narrow kernel's";
+  if (has_groups(problem)) return "groups are the narrow kernel's";
   if (problem.norm_a || problem.epilogue.residual) return "norms and residuals are the narrow kernel's";
   if (problem.k == 0) return "k must be more than 0 for the wide kernel";
   const i64 tiles = ceil_div(problem.m, i64{config.tokens}) *
@@ -337,6 +359,7 @@ const char* why_not(const Problem& problem, const WideConfig& config) {
 }
 
 const char* why_not(const Problem& problem, const StripConfig& config) {
+  if (has_groups(problem)) return "groups are the narrow kernel's";
   if (problem.norm_a || problem.epilogue.residual) return "norms and residuals are the narrow kernel's";
   const i64 ctas =
       ceil_div(problem.m, i64{config.tokens}) * ceil_div(d_columns(problem), i64{tile_columns(config)});

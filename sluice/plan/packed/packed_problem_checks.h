@@ -26,7 +26,7 @@ Problem one_spelling(Problem problem);
 /// blob.
 NarrowConfig config_for(const Problem& problem);
 /// Returns NarrowConfig::held_tokens for m tokens in tiles of `token_blocks` blocks.
-int held_tokens_for(i64 m, int token_blocks);
+int held_tokens_for(const Problem& problem, int token_blocks);
 /// Returns the wide kernel's config, as config_for(). Only for k > 0.
 WideConfig wide_config_for(const Problem& problem);
 /// Returns the strip kernel's config, as config_for().

@@ -258,7 +258,8 @@ struct FieldsOf<NarrowConfig> {
                                             field("stages", &C::stages),
                                             field("parts", &C::parts),
                                             field("ctas", &C::ctas),
-                                            younger("overlap", &C::overlap)};
+                                            younger("overlap", &C::overlap),
+                                            younger("groups", &C::groups)};
 };
 
 template <>

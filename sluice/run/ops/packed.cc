@@ -29,11 +29,11 @@ Result<Operands> operands_of(const Problem& given) {
          .because = "rows are copied 16 bytes at a time"},
         {.inner = p.k, .outer = p.m, .ld = p.a.ld});
   o.add({.name = "B",
-         .role = Role::streamed,
+         .role = has_groups(p) ? Role::chosen : Role::streamed,
          .used = has_k,
          .alignment = kBlobAlignment,
          .because = "the parts of a blob are whole lines"},
-        {blob_bytes(p)});
+        {.inner = blob_bytes(p), .ld = blob_bytes(p), .batch = p.batch, .batch_stride = blob_bytes(p)});
   o.add({.name = "C",
          .type = p.d.type,
          .used = e.residual,
@@ -48,7 +48,7 @@ Result<Operands> operands_of(const Problem& given) {
          .type = e.bias_type,
          .used = e.bias != Bias::none,
          .without = ", or plan without a bias"},
-        {p.n});
+        {column_vectors(p) * p.n});
   o.add({.name = "scale_a",
          .type = DType::fp32,
          .used = has_k && scale_a_count(p) > 0,
@@ -68,6 +68,8 @@ Result<Operands> operands_of(const Problem& given) {
          .because = "it is copied 16 bytes at a time",
          .without = ", or plan without norm_a"},
         {p.k});
+  o.add({.name = "groups", .type = DType::fp32, .used = reads_table(p)}, {p.batch});
+  for (const char* name : {"scale_out", "row_factors"}) o.add({.name = name, .used = false}, {});
   o.add({.name = "the workspace", .role = Role::scratch, .used = false}, {});
   SLUICE_TRY(o.check_extents());
   return o;
@@ -145,8 +147,10 @@ struct Image {
 
 /// Fills in the launch shape and the parameters of one kind of kernel. Errors: those of encode_tensor_map.
 Result<void> make_image(const ops::Units&, const Problem& p, const NarrowConfig& c, Image image) {
+  const i64 token_tiles =
+      has_groups(p) ? most_group_tiles(p, tile_tokens(c)) : ceil_div(p.m, i64{tile_tokens(c)});
   image.shape = {.grid_x = static_cast<u32>(ceil_div(p.n, i64{tile_rows(c)}) * c.parts),
-                 .grid_y = static_cast<u32>(std::min(kMaxGridY, ceil_div(p.m, i64{tile_tokens(c)}))),
+                 .grid_y = static_cast<u32>(std::min(kMaxGridY, token_tiles)),
                  .block_x = static_cast<u32>(threads_of(c)),
                  .cluster_x = static_cast<u32>(c.parts)};
   image.params = NarrowParams{.strip_bytes = strip_bytes(p.b.packed, p.k),
@@ -155,7 +159,10 @@ Result<void> make_image(const ops::Units&, const Problem& p, const NarrowConfig&
                               .n = static_cast<int>(d_columns(p)),
                               .k = static_cast<int>(p.k),
                               .k_tiles = static_cast<int>(packed_k_tiles(p.k)),
-                              .ld_c = p.c.ld};
+                              .ld_c = p.c.ld,
+                              .blob_bytes = blob_bytes(p),
+                              .group_count = static_cast<int>(p.batch),
+                              .group_pitch = p.groups.pitch};
   return {};
 }
 
@@ -220,6 +227,12 @@ Result<void> enqueue_with(const NarrowParams& image, const LoadedKernel& kernel,
       allows_vectors(p, args.d, p.d.ld) && (!p.epilogue.residual || allows_vectors(p, args.c, p.c.ld));
   params.gamma = args.gamma;
   params.epsilon = args.epsilon;
+  if (has_groups(p)) {
+    params.m = static_cast<int>(p.m);
+    params.x = args.a;
+    params.group_numbers = args.groups;
+    return launch_kernel(kernel.api, kernel.function, kernel.shape, &params, stream);
+  }
   const i64 tile = kernel.plan.config.tile.m, step = kMaxGridY * tile;
   for (i64 first = 0; first < p.m; first += step) {
     const i64 tokens = std::min(step, p.m - first);
@@ -278,7 +291,7 @@ Result<void> enqueue(const LoadedKernel& kernel, const Params& params, const gem
 }
 
 int launches_of(const Plan& plan) {
-  if (plan.config.schedule != Schedule::narrow) return 1;
+  if (plan.config.schedule != Schedule::narrow || has_groups(plan.problem)) return 1;
   return static_cast<int>(ceil_div(plan.problem.m, kMaxGridY * plan.config.tile.m));
 }
 

@@ -16,7 +16,7 @@ from .reader import Part, Reader
 from .recipes import Layer
 from .reference import Heads
 from .rope import Rope
-from .weights import Dense, Operand, of_experts, operand_of
+from .weights import Dense, Operand, operand_of
 
 PRODUCTS = ("qkv", "o", "gate_up", "down")
 
@@ -112,9 +112,8 @@ def read_model(reader: Reader, recipe: Optional[str], head: Optional[str], machi
         name = weight.names[0]
         try:
             own = None if bias is None else reader.read(bias, moved)
-            made = operand_of(kind, reader.read(weight, moved), own, dtype=dtype, gated=gated, group=group, fast=fast,
-                              quantize=machine.quantize)
-            return of_experts(made, weight.experts) if weight.experts else made
+            return operand_of(kind, reader.read(weight, moved), own, dtype=dtype, gated=gated, group=group, fast=fast,
+                              quantize=machine.quantize, experts=weight.experts)
         except InvalidArgument as error:
             raise type(error)(f"{name}: {error}") from error
 
@@ -138,9 +137,9 @@ def read_model(reader: Reader, recipe: Optional[str], head: Optional[str], machi
 
 
 def check_recipe(recipe: Optional[str], shape: Architecture) -> None:
-    if shape.experts is not None and recipe not in ("row", None):
-        raise InvalidArgument(f"recipe = {recipe!r}, and the model has experts ({shape.model_type}): their products have the recipes 'row' "
-                              "and None")
+    if shape.experts is not None and recipe == "tensor":
+        raise InvalidArgument(f"recipe = {recipe!r}, and the model has experts ({shape.model_type}): their products have the recipes 'row', "
+                              "'int4' and None")
 
 
 def check_length(max_length: Optional[int], shape: Architecture) -> int:

@@ -175,6 +175,8 @@ class Recipe:
             return self._dense(ops, w, state, b, attend)
         qkv = w.qkv.product(ops, state.stream, gamma=w.norm1, epsilon=self.epsilon, out=b.qkv, name="qkv")
         stream = w.o.product(ops, attend(qkv, b.attended, None), c=state.stream, out=b.stream, name="o")
+        if w.router is not None:
+            return Stream(stream)
         inner = w.gate_up.product(ops, stream, gamma=w.norm2, epsilon=self.epsilon, activation=self.activation, gated=True, out=b.inner,
                                   name="gate_up")
         return Stream(w.down.product(ops, inner, c=stream, out=b.stream, name="down"))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Union
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch import Tensor
 from ...errors import InvalidArgument
 from ...formats import WeightFormat
 from ...packed import PackedWeights
+from ...packed_experts import PackedExperts, stack_packed
 
 E4M3_MAX = 448.0
 LEAST = 1e-4  # the smallest largest magnitude that a scale is made for, as in the quantisers
@@ -87,7 +88,7 @@ class Scaled(Operand):
 class Packed(Operand):
     """4 bits in groups (docs/packed.md)."""
 
-    packed: PackedWeights
+    packed: Union[PackedWeights, PackedExperts]
     KIND = "packed"
 
     def tensors(self) -> Dict[str, Tensor]:
@@ -99,22 +100,32 @@ class Packed(Operand):
                 "zeros": kind.zeros, "order": kind.order}
 
     def product(self, ops: Any, x: Tensor, **more: Any) -> Tensor:
+        if isinstance(self.packed, PackedExperts):
+            return ops.packed_grouped_mm(x, self.packed, more.pop("offs"), self.bias, **more)
         return ops.packed_mm(x, self.packed, self.bias, **more)
 
 
-def of_experts(operand: Operand, experts: int) -> Operand:
-    """Returns an operand whose rows are those of all experts, one behind the other, as one of experts."""
-    assert isinstance(operand, (Dense, Scaled)) and operand.bias is None
-    operand.weight = operand.weight.unflatten(0, (experts, -1))
-    if isinstance(operand, Scaled):
-        operand.scale = operand.scale.unflatten(0, (experts, -1))
-    return operand
-
-
 def operand_of(kind: Optional[str], parts: List[Tensor], bias: Optional[List[Tensor]], *, dtype: torch.dtype, gated: bool, group: int,
-               fast: bool, quantize: Any) -> Operand:
+               fast: bool, quantize: Any, experts: int = 0) -> Operand:
     """Returns the operand of a recipe's ``kind`` ("row", "tensor", "int4" or None) from the rows of its parts, which lie where it will.
-    ``quantize(input, granularity)`` is the quantiser there."""
+    ``quantize(input, granularity)`` is the quantiser there. ``experts``: the rows are those of so many, one behind the other."""
+    if experts == 0:
+        return _operand_of_rows(kind, parts, bias, dtype, gated, group, fast, quantize)
+    if kind == "int4":
+        from ...packed import pack_int4
+
+        each = torch.cat(parts).unflatten(0, (experts, -1))
+        return Packed(None, gated, stack_packed([pack_int4(own.to(dtype), group, gated=gated) for own in each]))
+    made = _operand_of_rows(kind, parts, None, dtype, gated, group, fast, quantize)
+    assert isinstance(made, (Dense, Scaled))
+    made.weight = made.weight.unflatten(0, (experts, -1))
+    if isinstance(made, Scaled):
+        made.scale = made.scale.unflatten(0, (experts, -1))
+    return made
+
+
+def _operand_of_rows(kind: Optional[str], parts: List[Tensor], bias: Optional[List[Tensor]], dtype: torch.dtype, gated: bool, group: int,
+                     fast: bool, quantize: Any) -> Operand:
     own = None if bias is None else torch.cat([part.to(dtype) for part in bias])
     if kind is None:
         return Dense(own, gated, torch.cat([part.to(dtype) for part in parts]) if len(parts) > 1 else parts[0].to(dtype).contiguous())
@@ -150,6 +161,7 @@ def operand_from(tensors: Dict[str, Tensor], facts: Dict[str, Any], fast: bool) 
         return Scaled(bias, gated, tensors["weight"], tensors["scale"], fast)
     if facts["kind"] == Packed.KIND:
         made = WeightFormat(facts["type"], facts["group"], facts["scale"], facts["zeros"], facts["order"])
-        return Packed(bias, gated, PackedWeights(tensors["blob"], facts["n"], facts["k"], made, gated=gated))
+        kind = PackedExperts if tensors["blob"].dim() == 2 else PackedWeights
+        return Packed(bias, gated, kind(tensors["blob"], facts["n"], facts["k"], made, gated=gated))
     raise InvalidArgument(f"the folder holds weights of kind {facts['kind']!r}, which this version of sluice does not know: quantise the "
                           "model again")
