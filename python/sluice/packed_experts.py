@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Sequence, Tuple
 
 from . import errors
-from ._arguments import entry, shown
+from ._arguments import entry, integer, shown
 from .formats import WeightFormat
 from .packed import PackedWeights
 from .problems import Problem
@@ -49,7 +49,9 @@ class PackedExperts:
         return int(self.blob.shape[0] * self.blob.shape[1])
 
     def expert(self, number: int) -> PackedWeights:
-        """Returns the weights of one expert, as a view of the blob."""
+        """Returns the weights of one expert, as a view of the blob. Raises ``InvalidSize`` for one that there is not."""
+        if not 0 <= integer("number", number) < len(self):
+            raise errors.InvalidSize(f"number = {number} must be in 0..{len(self) - 1}: there are so many experts")
         return PackedWeights(self.blob[number], self.n, self.k, self.format, gated=self.gated)
 
     def problem(self, rows: int, a: str = "bf16", **more: Any) -> Problem:

@@ -39,6 +39,8 @@ CALLS = {
     "mm": (st.mm, dict(a=X, b=W.t())), "linear": (st.linear, dict(input=X, weight=W)),
     "scaled_mm": (st.scaled_mm, dict(mat_a=X.to(E4M3), mat_b=W.to(E4M3).t(), scale_a=ONE, scale_b=ONE, out_dtype=BF16)),
     "packed_mm": (st.packed_mm, dict(x=X, packed=PACKED)),
+    "packed_grouped_mm": (st.packed_grouped_mm, dict(x=X, packed=st.stack_packed([PACKED] * 4), offs=ENDS)),
+    "stack_packed": (st.stack_packed, dict(weights=[PACKED, PACKED])),
     "grouped_mm": (st.grouped_mm, dict(mat_a=X, mat_b=EXPERTS, offs=ENDS)),
     "scaled_grouped_mm": (st.scaled_grouped_mm, dict(mat_a=X.to(E4M3), mat_b=EXPERTS.to(E4M3).transpose(1, 2).contiguous().transpose(1, 2),
                                                      scale_a=torch.ones(32), scale_b=torch.ones(4, 64), offs=ENDS, out_dtype=BF16)),

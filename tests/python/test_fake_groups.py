@@ -3,7 +3,7 @@
 import pytest
 
 import sluice
-from fake_gpu import launches_of, on_gpu
+from fake_gpu import FORMAT, launches_of, on_gpu
 from sluice import _binding as f
 
 ENDS, COUNTS = 1, 2
@@ -69,3 +69,31 @@ def test_what_is_no_table_is_refused():
     with pytest.raises(sluice.InvalidArgument, match="weights are packed"):
         f.product(f.X, on_gpu("fp16", (4, 512)), f.BLOB, on_gpu("uint8", (256,)), f.OUT, on_gpu("fp16", (4, 256)), f.OFFS,
                   on_gpu("int32", (4,)), *f.weights_fields((*sluice.WeightFormat().values, 256, 512)))
+
+
+def test_packed_weights_of_groups():
+    size = FORMAT.numbers(192, 256).blob_bytes
+    x, out, ends = on_gpu("bf16", (40, 256)), on_gpu("bf16", (40, 192)), on_gpu("int32", (4,))
+    weights = f.weights_fields((*FORMAT.values, 192, 256))
+
+    def run(x=x, blob=on_gpu("uint8", (4, size)), out=out, offs=ends, groups=ENDS, **more):
+        pairs = {f.X: x, f.PACKED_BLOB: blob, f.OUT: out, f.OFFS: offs, f.GROUPS: groups, **more.get("pairs", {})}
+        f.product(*(part for pair in pairs.items() for part in pair), *weights)
+
+    before = sluice.holdings().kernels
+    assert launches_of(run) == 1
+    assert launches_of(lambda: run(groups=COUNTS, pairs={f.GROUP_PITCH: 10})) == 1
+    assert launches_of(lambda: run(pairs={f.BIAS: on_gpu("bf16", (4, 192)), f.ACTIVATION: 1})) == 1
+    assert sluice.holdings().kernels == before + 3
+    sluice.prepare(sluice.Problem(40, 192, 256, batch=4, packed=FORMAT, groups="ends"))
+    assert sluice.holdings().kernels == before + 3, "the same problem, however it is spelled"
+    for error, words, more in [(sluice.InvalidSize, "groups x", dict(blob=on_gpu("uint8", (4 * size,)))),
+                               (sluice.InvalidSize, "a number for each matrix", dict(offs=on_gpu("int32", (5,)))),
+                               (sluice.InvalidType, "int32", dict(offs=on_gpu("int64", (4,)))),
+                               (sluice.InvalidArgument, "say how it is read", dict(groups=0)),
+                               (sluice.InvalidType, "ends or counts", dict(groups=3)),
+                               (sluice.InvalidSize, "bias has shape", dict(pairs={f.BIAS: on_gpu("bf16", (192,))})),
+                               (sluice.InvalidType, "a norm or residual", dict(pairs={f.C: out})),
+                               (sluice.InvalidArgument, "offs is missing", dict(offs=None))]:
+        with pytest.raises(error, match=words):
+            run(**more)
