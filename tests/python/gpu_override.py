@@ -5,11 +5,10 @@ graphs and torchao's layers are checked. The host's time of an eager call and th
     python tests/python/gpu_override.py [--torchao FOLDER] [--seconds 50] [--json FILE]
 
 ``--torchao`` names a folder with an unpacked torchao, if it is not installed; without it that part is skipped and the last line says so.
-The table of speeds has the least ratio per kind, as ``MEASURED`` of override.py wants it; it covers kinds that no record has. Exit: 0;
+The table of speeds has the least ratio per kind, as ``MEASURED`` of _override_dense.py wants it; it covers kinds that no record has. Exit: 0;
 1 a check failed, or a product that the default takes is slower than torch's by more than 2 %; 77 no Hopper GPU.
 """
 import argparse
-import importlib
 import json
 import os
 import statistics
@@ -20,8 +19,8 @@ import torch
 
 import sluice
 import sluice.torch as st
+from sluice.torch import _override_dense as dense, _override_reasons as why
 
-ours = importlib.import_module("sluice.torch.override")
 E4M3, E5M2, BF16, FP16, FP32 = torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16, torch.float16, torch.float32
 failures: list = []
 # The bar of issue 49: on no product that the default takes may torch be faster by more than this.
@@ -112,7 +111,7 @@ def check_passed(override: type, device: str) -> None:
             pass
     expect(torch.equal(inside.view(torch.uint8), outside.view(torch.uint8)) and inside.dtype is E4M3, "an e4m3 result is torch's")
     expect(empty.shape == (0, 256), "no rows")
-    expect(override.counts() == (0, {ours.RESULT: 1, ours.EMPTY: 1, ours.SIZES: 1}), f"passed calls: {override.counts()}")
+    expect(override.counts() == (0, {why.RESULT: 1, why.EMPTY: 1, why.SIZES: 1}), f"passed calls: {override.counts()}")
 
 
 def check_captures() -> None:
@@ -128,14 +127,14 @@ def check_captures() -> None:
         with torch.cuda.graph(graph):
             results = [torch._scaled_mm(*ready, out_dtype=BF16), torch._scaled_mm(*fresh, out_dtype=FP16)]
     counts = st.override.counts()
-    expect(counts == (1, {ours.IN_CAPTURE: 1}), f"captured: {counts}")
+    expect(counts == (1, {why.IN_CAPTURE: 1}), f"captured: {counts}")
     for _ in range(2):
         for result in results:
             result.zero_()
         graph.replay()
         torch.cuda.synchronize()
         expect(all(torch.equal(x, y) for x, y in zip(results, right)), "a replay is wrong")
-    sluice.prepare(ours.problem_of_call(*fresh, None, FP16, False))
+    sluice.prepare(dense.problem_of_call(*fresh, None, FP16, False))
     with st.override(min_gain=0):
         st.override.reset_counts()
         with torch.cuda.graph(torch.cuda.CUDAGraph()):
@@ -274,9 +273,9 @@ def race(m: int, n: int, k: int, scales: str, fast: bool, result: torch.dtype = 
             end.synchronize()
             times[name].append(begin.elapsed_time(end) * 1e3 / (3 * LAUNCHES))
     us = {name: statistics.median(found) for name, found in times.items()}
-    problem = ours.problem_of_call(*copies[0], more["bias"], result, fast)
+    problem = dense.problem_of_call(*copies[0], more["bias"], result, fast)
     planned_by = sluice.plan(problem, device=0).source
-    gain = ours.measured_gain(scales, fast, planned_by, m, k)
+    gain = dense.measured_gain(scales, fast, planned_by, m, k)
     return {"m": m, "n": n, "k": k, "scales": scales, "sums": "fast" if fast else "promoted", "result": str(result), "bias": with_bias,
             "planned_by": planned_by, "us": round(us["ours"], 3), "torch_us": round(us["torch"], 3),
             "ratio": round(us["torch"] / us["ours"], 3),
@@ -300,7 +299,7 @@ def prepare_all() -> None:
     problems = []
     for m, n, k, scales, result, with_bias, fast, types in wanted_all:
         bias = torch.empty(n, dtype=result, device="meta") if with_bias else None
-        problems.append(ours.problem_of_call(*operands(m, n, k, scales, "meta", types), bias, result, fast))
+        problems.append(dense.problem_of_call(*operands(m, n, k, scales, "meta", types), bias, result, fast))
     sluice.prepare(problems)
 
 

@@ -12,14 +12,16 @@ import pytest
 torch = pytest.importorskip("torch")
 st = pytest.importorskip("sluice.torch")
 
-from sluice import errors  # noqa: E402
+from sluice import _binding as binding, errors  # noqa: E402
+from sluice.torch import _override_dense as dense, _override_reasons as why, _override_route as route  # noqa: E402
 
+NAMES = {number: name for name, number in binding.FIELDS.items()}
 ours = importlib.import_module("sluice.torch.override")
 E4M3, E5M2, BF16, FP16, FP32 = torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16, torch.float16, torch.float32
 
 
 class Stub:
-    """Stands for sluice's kernels. ``run`` writes the product plus 100, so that nobody confuses it with torch's."""
+    """Stands for sluice's kernels. ``product`` writes the product plus 100, so that nobody confuses it with torch's."""
 
     def __init__(self):
         self.reset()
@@ -27,16 +29,22 @@ class Stub:
     def reset(self):
         self.raises, self.fits, self.source, self.planned, self.ran = None, True, "record", [], 0
 
-    def run(self, out, mat_a, mat_b, scale_a, scale_b, use_fast_accum, bias):
+    def product(self, *pairs):
         self.ran += 1
         if self.raises is not None:
             raise self.raises
-        product = mat_a.float() @ mat_b.float() * scale_a * scale_b + 100
-        out.copy_(product if bias is None else product + bias)
+        call = {NAMES[field]: value for field, value in zip(pairs[::2], pairs[1::2])}
+        product = call["mat_a"].float() @ call["mat_b"].float() * call["scale_a"] * call["scale_b"] + 100
+        call["out"].copy_(product if call.get("bias") is None else product + call["bias"])
 
     def plan(self, problem, device):
         self.planned.append(problem)
         return self.source
+
+
+def on_cpu(fits=lambda *tensors: True, planned_by=lambda *call: "record", **more):
+    """Returns the route from torch's CPU kernel of ``_scaled_mm``. ``more`` replaces parts of it."""
+    return route.Route("CPU", [dense.CALLS._replace(**more)], fits, planned_by)
 
 
 stub = Stub()
@@ -45,12 +53,13 @@ stub = Stub()
 class override(ours.override):
     """The override of torch's CPU kernels."""
 
-    route = ours.Route("CPU", stub.run, lambda *tensors: stub.fits, stub.plan)
+    route = on_cpu(lambda *tensors: stub.fits, stub.plan)
 
 
 @pytest.fixture(autouse=True)
-def fresh():
+def fresh(monkeypatch):
     stub.reset()
+    monkeypatch.setattr(binding, "product", stub.product)
     override.reset_counts()
     yield
     assert override.route.rule is None, "the test left an override on"
@@ -109,7 +118,7 @@ def test_what_torch_refuses_raises_torchs_error():
         torch._scaled_mm(a, b[:512], scale_a, scale_b)
     with override(min_gain=0), pytest.raises(RuntimeError) as inside:
         torch._scaled_mm(a, b[:512], scale_a, scale_b)
-    assert str(theirs.value) == str(inside.value) and override.counts() == (0, {ours.RESULT: 1})
+    assert str(theirs.value) == str(inside.value) and override.counts() == (0, {why.RESULT: 1})
 
 
 def test_the_rest_goes_to_torch_with_all_its_arguments():
@@ -117,11 +126,11 @@ def test_the_rest_goes_to_torch_with_all_its_arguments():
         inside = torchs_calls()
     assert all(torch.equal(x.float(), y.float()) and x.dtype == y.dtype for x, y in zip(BEFORE, inside))
     assert len({float(x.float().sum()) for x in BEFORE}) == len(BEFORE), "a call without one of its arguments would look the same"
-    assert stub.ran == 0 and override.counts() == (0, {ours.SCALE_RESULT: 2, ours.RESULT: 1})
+    assert stub.ran == 0 and override.counts() == (0, {why.SCALE_RESULT: 2, why.RESULT: 1})
 
 
 @pytest.mark.parametrize("error, wanted", [
-    (errors.NotPrepared("no"), ours.IN_CAPTURE), (errors.Misaligned("no"), "sluice refused: misaligned"),
+    (errors.NotPrepared("no"), why.IN_CAPTURE), (errors.Misaligned("no"), "sluice refused: misaligned"),
     (errors.ToolchainError("no"), "sluice refused: toolchain"), (RuntimeError("no"), "sluice refused: RuntimeError")])
 def test_an_error_of_sluice_sends_the_call_to_torch(error, wanted):
     call, out = operands(), torch.zeros(16, 32, dtype=BF16)
@@ -152,7 +161,7 @@ def test_a_decision_is_made_once_for_equal_metadata():
             torch._scaled_mm(*call, out_dtype=BF16, use_fast_accum=True)
             assert override.counts() == (1, {})
             torch._scaled_mm(*call, out_dtype=BF16)
-            assert override.counts() == (1, {ours.UNMEASURED: 1})
+            assert override.counts() == (1, {why.UNMEASURED: 1})
     assert [(p.m, p.d, p.bias, p.accumulate) for p in stub.planned] == [
         (16, "torch.bfloat16", None, "fast"), (17, "torch.bfloat16", None, "fast"), (16, "torch.float32", None, "fast"),
         (16, "torch.bfloat16", "torch.bfloat16", "fast"), (16, "torch.bfloat16", None, "fast"),
@@ -234,14 +243,14 @@ def test_rows_out_of_the_range_go_to_torch():
     with override(min_gain=0, rows=range(2, 17)):
         for m in (1, 2, 16, 17):
             torch._scaled_mm(*operands(m), out_dtype=BF16)
-    assert override.counts() == (2, {ours.ROWS: 2})
+    assert override.counts() == (2, {why.ROWS: 2})
 
 
 def test_a_device_that_is_no_hopper_goes_to_torch():
     stub.fits = False
     with override(min_gain=0):
         torch._scaled_mm(*operands(), out_dtype=BF16)
-    assert override.counts() == (0, {ours.DEVICE: 1}) and ours._on_one_hopper(torch.ones(1)) is False
+    assert override.counts() == (0, {why.DEVICE: 1}) and ours._on_one_hopper(torch.ones(1)) is False
 
 
 def test_arguments_that_require_a_gradient_are_taken_without_one():
@@ -272,7 +281,7 @@ def test_threads_count_each_call_once():
         [thread.join() for thread in threads]
     finally:
         sys.setswitchinterval(interval)
-    assert override.counts() == (each * workers, {ours.RESULT: each * workers})
+    assert override.counts() == (each * workers, {why.RESULT: each * workers})
 
 
 def test_a_compiled_graph_reaches_the_override_and_leaves_it():
@@ -309,17 +318,20 @@ def test_a_wrapper_in_cpp_goes_past_the_override():
 def test_eager_calls_cost_little():
     """The bar is 4 us beside the kernel's own call; the test allows thrice that, since the machine is shared."""
     call, out = operands(16, 32, 1024), torch.empty(16, 32, dtype=BF16)
-    quick = type("quick", (ours.override,), {"route": ours.Route("CPU", lambda *all: None, lambda *all: True, lambda *all: "record")})
+    quick = type("quick", (ours.override,), {"route": on_cpu(compute=lambda *call, out=None, **named: out)})
     with quick():
         named = {"out_dtype": BF16, "use_fast_accum": True, "out": out}
         took = min(timeit.repeat(lambda: torch._scaled_mm(*call, **named), number=2000, repeat=7)) / 2000
     assert quick.counts().taken > 2000 and took < 12e-6, f"{took * 1e6:.1f} us"
 
 
-def test_the_route_of_the_package_is_that_of_the_gpu():
-    assert (ours.override.route.key, ours.override.route.run) == ("CUDA", ours._run) and ours.override.counts() == (0, {})
+def test_the_route_of_the_package_is_that_of_the_gpu(monkeypatch):
+    assert ours.override.route.key == "CUDA" and ours.override.counts() == (0, {})
+    assert [name for op in ours.override.route.ops for name in op.names] == [
+        "_scaled_mm", "_scaled_mm.out", "_grouped_mm", "_scaled_grouped_mm"]
+    monkeypatch.undo()
     with pytest.raises(errors.Error):  # the last part of a call: without a GPU it raises, and nothing is written
-        ours._run(torch.empty(16, 32, dtype=BF16), *operands(), False, None)
+        dense.CALLS.compute(*operands(), out_dtype=BF16)
 
 
 @pytest.mark.parametrize("source, fast, m, scales, wanted", [
@@ -334,7 +346,7 @@ def test_the_plan_decides_what_is_taken(source, fast, m, scales, wanted):
             torch._scaled_mm(*call, out_dtype=BF16, use_fast_accum=fast)
         except RuntimeError:
             pass  # torch's CPU kernel has no row scales
-    assert override.counts() == ((1, {}) if wanted is None else (0, {getattr(ours, wanted): 1}))
+    assert override.counts() == ((1, {}) if wanted is None else (0, {getattr(why, wanted): 1}))
 
 
 # ---- torchao, and the script for a GPU
@@ -354,13 +366,17 @@ def test_torchaos_layers_are_taken_eager_and_compiled(monkeypatch):
                 assert override.counts() == (2, {})
 
 
+def in_fp64(a, b, x, y, bias=None, scale_result=None, out_dtype=None, fast=False, *, out=None):
+    made = (a.double() @ b.double() * x * y + (0 if bias is None else bias)).to(out_dtype or out.dtype)
+    return made if out is None else out.copy_(made)
+
+
 def test_the_script_for_a_gpu_finds_a_right_and_a_wrong_product(monkeypatch):
     gpu = importlib.import_module("gpu_override")
     monkeypatch.setattr(gpu, "failures", [])
     cases = [(m, 32, 256, "tensor", result, bias, fast, (E4M3, E4M3)) for m in (1, 16) for result, bias in ((BF16, True), (FP32, False))
              for fast in (False, True)]
-    exact = type("exact", (ours.override,), {"route": ours.Route("CPU", lambda out, a, b, x, y, fast, bias: out.copy_(
-        (a.double() @ b.double() * x * y + (0 if bias is None else bias)).to(out.dtype)), lambda *all: True, stub.plan)})
+    exact = type("exact", (ours.override,), {"route": on_cpu(compute=in_fp64)})
     gpu.check_results(exact, "cpu", cases)
     gpu.check_passed(exact, "cpu")
     assert [what for what in gpu.failures if "torch's bits" not in what] == []

@@ -14,11 +14,12 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("sluice.torch")
 
 from sluice.torch._library import SCALED_MM  # noqa: E402
-from test_override import BF16, E4M3, E5M2, FP16, FP32, operands, ours  # noqa: E402
+from sluice.torch import _override_dense as dense, _override_reasons as why  # noqa: E402
+from test_override import BF16, E4M3, E5M2, FP16, FP32, operands  # noqa: E402
 
 
 def reason(mat_a, mat_b, scale_a, scale_b, bias=None, scale_result=None, out_dtype=BF16, out=None):
-    return ours.why_torch(mat_a, mat_b, scale_a, scale_b, bias, scale_result, out_dtype, out)
+    return dense.why_torch(mat_a, mat_b, scale_a, scale_b, bias, scale_result, out_dtype, out)
 
 
 def on_meta(*shape, dtype=FP32):
@@ -41,8 +42,8 @@ def test_what_both_compute_is_let_pass():
 def test_operands_of_e5m2_beside_e4m3_are_let_pass_and_two_of_them_are_not():
     a, b, *scales = operands(device="meta")
     assert reason(a.to(E5M2), b, *scales) is None and reason(a, b.to(E5M2), *scales) is None
-    assert reason(a.to(E5M2), b.to(E5M2), *scales) == ours.TYPES
-    assert reason(a.bfloat16(), b, *scales) == ours.TYPES
+    assert reason(a.to(E5M2), b.to(E5M2), *scales) == why.TYPES
+    assert reason(a.bfloat16(), b, *scales) == why.TYPES
 
 
 def test_a_padded_pitch_is_let_pass_and_one_that_tma_cannot_step_is_not():
@@ -50,7 +51,7 @@ def test_a_padded_pitch_is_let_pass_and_one_that_tma_cannot_step_is_not():
     wide = on_meta(16, 272, dtype=E4M3)[:, :256]
     assert reason(wide, b, *scales) is None and reason(a, on_meta(32, 272, dtype=E4M3)[:, :256].t(), *scales) is None
     odd = on_meta(16, 264, dtype=E4M3)[:, :256]
-    assert reason(odd, b, *scales) == ours.LAYOUT and reason(a, on_meta(32, 264, dtype=E4M3)[:, :256].t(), *scales) == ours.LAYOUT
+    assert reason(odd, b, *scales) == why.LAYOUT and reason(a, on_meta(32, 264, dtype=E4M3)[:, :256].t(), *scales) == why.LAYOUT
     assert reason(odd[:1], b, *scales) is None  # one row has no pitch
 
 
@@ -93,21 +94,21 @@ def test_each_reason_is_found(change, wanted):
     call = dict(zip(names, operands(16, 32, 256, device="meta")), out_dtype=BF16)
     assert reason(**call) is None
     change(call)
-    assert reason(**call) == getattr(ours, wanted)
+    assert reason(**call) == getattr(why, wanted)
 
 
 def test_blocks_of_b_lie_by_columns():
     """By rows, two by two, sluice would read them transposed."""
     a, b, scale_a, scale_b = operands(1, 256, 256, scales="block", device="meta")
     assert scale_b.shape == (2, 2) and reason(a, b, scale_a, scale_b) is None
-    assert reason(a, b, scale_a, on_meta(2, 2)) == ours.SCALES
+    assert reason(a, b, scale_a, on_meta(2, 2)) == why.SCALES
 
 
 def test_one_row_has_scales_of_rows_where_b_has():
     a, b, scale_a, scale_b = operands(1, 32, 256, scales="row", device="meta")
-    assert ours.scales_of(1, 32, 256, scale_a, scale_b) == "row"
-    assert ours.scales_of(1, 32, 256, scale_a, on_meta(1, 1)) == "tensor"
-    problem = ours.problem_of_call(a, b, scale_a, scale_b, None, BF16, True)
+    assert dense.scales_of(1, 32, 256, scale_a, scale_b) == "row"
+    assert dense.scales_of(1, 32, 256, scale_a, on_meta(1, 1)) == "tensor"
+    problem = dense.problem_of_call(a, b, scale_a, scale_b, None, BF16, True)
     assert (problem.scale_a, problem.scale_b) == ("tensor", "vector")  # a scale of shape (1, 1) is one for the whole matrix, to the library
 
 
@@ -140,14 +141,14 @@ def test_what_is_let_pass_is_accepted_by_torch_and_by_sluice_with_equal_results(
     with FakeTensorMode():
         for _ in range(3000):
             a, b, scale_a, scale_b, bias, _, result, fast = drawn(pick)
-            if ours.why_torch(a, b, scale_a, scale_b, bias, None, result) is not None:
+            if dense.why_torch(a, b, scale_a, scale_b, bias, None, result) is not None:
                 continue
             passed += 1
-            kinds.add(ours.scales_of(a.shape[0], b.shape[1], a.shape[1], scale_a, scale_b))
+            kinds.add(dense.scales_of(a.shape[0], b.shape[1], a.shape[1], scale_a, scale_b))
             theirs = torch._scaled_mm(a, b, scale_a, scale_b, bias, None, result, fast)  # raises if torch would refuse
             mine = SCALED_MM.fake(result, a, b, scale_a, scale_b, fast, bias, None, None, False, None, 0)  # raises if sluice would
             assert (mine.shape, mine.stride(), mine.dtype, mine.device) == (theirs.shape, theirs.stride(), theirs.dtype, theirs.device)
-            ours.problem_of_call(a, b, scale_a, scale_b, bias, result, fast).check()
+            dense.problem_of_call(a, b, scale_a, scale_b, bias, result, fast).check()
     assert passed > 600 and kinds == {"tensor", "row", "block"}
 
 
@@ -181,11 +182,11 @@ def test_the_table_of_speeds_is_what_was_measured(source_root):
     assert len(found) > 400
     least = {}
     for scales, sums, by, m, k, ratio in found:
-        gain = ours.measured_gain(scales, sums == "fast", by, m, k)
+        gain = dense.measured_gain(scales, sums == "fast", by, m, k)
         assert gain is not None and gain <= ratio, (scales, sums, by, m, k, ratio, gain)
-        line = next(line for line in ours.MEASURED if line[:3] == (scales, sums, by) and line[3] <= m <= line[4] and k >= line[5])
+        line = next(line for line in dense.MEASURED if line[:3] == (scales, sums, by) and line[3] <= m <= line[4] and k >= line[5])
         least[line] = min(least.get(line, math.inf), ratio)
-    assert set(least) == set(ours.MEASURED)
+    assert set(least) == set(dense.MEASURED)
     for line, ratio in least.items():
         assert ratio - line[-1] < (0.05 if ratio > 1.1 else 0.011), (line, ratio)
 
@@ -194,19 +195,19 @@ def test_by_default_no_kind_is_taken_that_lost_more_than_two_percent(source_root
     lost = [line for line in measured(source_root) if line[-1] < 0.98]
     assert len(lost) > 5
     for scales, sums, by, m, k, _ in lost:
-        assert ours.measured_gain(scales, sums == "fast", by, m, k) < 0.98
-    taken = sum(ours.measured_gain(scales, sums == "fast", by, m, k) >= 0.98 for scales, sums, by, m, k, _ in measured(source_root))
+        assert dense.measured_gain(scales, sums == "fast", by, m, k) < 0.98
+    taken = sum(dense.measured_gain(scales, sums == "fast", by, m, k) >= 0.98 for scales, sums, by, m, k, _ in measured(source_root))
     assert taken > 0.5 * len(measured(source_root))
 
 
 def test_the_page_has_the_table(source_root):
     page = (source_root / "docs/override.md").read_text(encoding="utf-8")
-    for scales, sums, by, low, high, least_k, gain in ours.MEASURED:
+    for scales, sums, by, low, high, least_k, gain in dense.MEASURED:
         rows, k = f"from {low}" if high == math.inf else f"{low} to {high}", "any" if least_k == 1 else f"from {least_k}"
         line = f"| {scales} | {sums} | {by} | {rows} | {k} | {gain:.2f} | {'taken' if gain >= 0.98 else 'torch'} |"
         assert line in page, line
-    assert page.count("| taken |") + page.count("| torch |") == len(ours.MEASURED)
-    reasons = [value for name, value in vars(ours).items() if name.isupper() and isinstance(value, str) and not name.startswith("_")]
+    assert page.count("| taken |") + page.count("| torch |") == len(dense.MEASURED)
+    reasons = [value for name, value in vars(why).items() if name.isupper() and isinstance(value, str) and not name.startswith("_")]
     for cell in (line.split("|")[1].strip(" `.").partition(": ...")[0] for line in page.partition("## Reasons")[2].splitlines()
                  if line.startswith("| `")):
         assert cell.startswith("sluice refused") or any(reason.startswith(cell) for reason in reasons), cell
