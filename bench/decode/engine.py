@@ -14,6 +14,19 @@ import time
 import torch
 
 
+def ids_of(rows: int, prompt: int, config: dict) -> torch.Tensor:
+    return torch.randint(0, config["vocab_size"], (rows, prompt), generator=torch.Generator().manual_seed(3))
+
+
+def fastest(engine, ids: torch.Tensor, new: int) -> dict:
+    """Returns the stats of the fastest of four calls of ``generate``."""
+    runs = []
+    for _ in range(4):
+        engine.generate(ids, max_new_tokens=new, eos_token_id=[])
+        runs.append(engine.stats())
+    return min(runs, key=lambda stats: stats["ms_token"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("json", type=pathlib.Path)
@@ -32,13 +45,8 @@ def main() -> None:
         scales = torch.full((config["num_hidden_layers"], 4), 0.025) if recipe == "tensor" else None
         engine = decode(RandomSource(config), recipe, max_length=options.prompt + options.new, progress=False, scales=scales,
                         use_fast_accum=options.fast, overlap=options.overlap)
-        ids = torch.randint(0, config["vocab_size"], (1, options.prompt), generator=torch.Generator().manual_seed(3))
-        engine.generate(ids, max_new_tokens=4, eos_token_id=[])
-        first, runs = time.monotonic() - since, []
-        for _ in range(4):
-            engine.generate(ids, max_new_tokens=options.new, eos_token_id=[])
-            runs.append(engine.stats())
-        best = min(runs, key=lambda stats: stats["ms_token"])
+        engine.generate(ids_of(1, options.prompt, config), max_new_tokens=4, eos_token_id=[])
+        first, best = time.monotonic() - since, fastest(engine, ids_of(1, options.prompt, config), options.new)
         found["rows"].append({**best, "recipe": name, "fast": options.fast, "seconds_to_first": round(first, 1)})
         print(json.dumps(found["rows"][-1]), flush=True)
         options.json.write_text(json.dumps(found, indent=1))
