@@ -19,9 +19,8 @@ _MAJORS, _UNALIGNED = "ab", "abd"
 _SCALED = {"scale_a": SCALES, "scale_b": SCALES}
 _EPILOGUE = {"scale_d": SCALES, "activation": ACTIVATIONS, "accumulate": SUMS, "update": UPDATES}
 # The fields that a product of packed weights has no use for.
-_NOT_PACKED = ("batch", "b", "a_major", "b_major", "b_ld", "a_batch_stride", "b_batch_stride", "c_batch_stride", "d_batch_stride",
-               "scale_b", "update", "a_unaligned", "b_unaligned", "d_unaligned", "groups", "group_pitch",
-               "row_factors")
+_NOT_PACKED = ("b", "a_major", "b_major", "b_ld", "a_batch_stride", "b_batch_stride", "c_batch_stride", "d_batch_stride",
+               "scale_b", "update", "a_unaligned", "b_unaligned", "d_unaligned", "row_factors")
 
 
 def _numbers(problem: Any, names: dict[str, tuple[str, ...]]) -> dict[str, int]:
@@ -100,8 +99,8 @@ class Problem:
     - ``packed`` = None: B is a matrix. With a ``WeightFormat``, B is n x k weights W that are packed in that format
       (docs/packed.md), and ``D = act(scale_a * A W^T + bias) + C``. A is fp16, bf16, or e4m3, which alone has scales. C has D's
       type, and is for a 16-bit A of at most 64 rows without a gate. If ``gated``, n is a multiple of 16, and W is packed with
-      ``gated=True``. ``b`` is left out, as are ``scale_b``, ``update``, ``batch``, layouts, strides of B and of batches, and
-      ``unaligned``. ``accumulate`` has no effect.
+      ``gated=True``. ``b`` is left out, as are ``scale_b``, ``update``, ``batch`` without ``groups``, layouts, strides of B and of
+      batches, and ``unaligned``. ``accumulate`` has no effect. With ``groups`` each of ``batch`` groups has packed weights of its own.
     - ``norm_a`` = False: True applies RMSNorm to the rows of A first, with a gamma of k values (packed weights, at most 8 rows
       of bf16).
     """
@@ -170,7 +169,7 @@ class Problem:
             return {}
         if not isinstance(self.packed, WeightFormat):
             raise errors.InvalidArgument(f"packed = {shown(self.packed)} must be a sluice.WeightFormat: pass the format of PackedWeights")
-        for name in _NOT_PACKED:
+        for name in _NOT_PACKED if self.groups != "none" else ("batch", *_NOT_PACKED):
             if getattr(self, name) != getattr(Problem, name):
                 raise errors.InvalidArgument(f"{name} = {shown(getattr(self, name))} and packed is given: a product of packed weights takes "
                                              "no such field: leave it out")

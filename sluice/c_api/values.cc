@@ -97,12 +97,13 @@ Result<Problem> convolution_of(const sluice_problem& v) {
   return conv::problem(conv, type(v.a.type), type(v.d.type), epilogue_of(v));
 }
 
-/// Refuses fields that packed products lack: batches, transposed tokens, scales of weights, updates.
+/// Refuses fields that packed products lack: batches but for groups, transposed tokens, scales of weights,
+/// updates.
 Result<void> refuse_dense_fields(const sluice_problem& v) {
   const struct {
     const char* name;
     i64 value, only;
-  } fields[] = {{"batch", v.batch, 1},
+  } fields[] = {{"batch", v.batch, v.groups != SLUICE_NO_GROUPS ? v.batch : 1},
                 {"a.major", v.a.major, SLUICE_K_MAJOR},
                 {"a.batch_stride", v.a.batch_stride, 0},
                 {"c.batch_stride", v.c.batch_stride, 0},
@@ -110,7 +111,6 @@ Result<void> refuse_dense_fields(const sluice_problem& v) {
                 {"a.unaligned", v.a.unaligned, 0},
                 {"d.unaligned", v.d.unaligned, 0},
                 {"scale_b", v.scale_b, SLUICE_NO_SCALE},
-                {"groups", v.groups, SLUICE_NO_GROUPS},
                 {"update", v.update, SLUICE_SET}};
   for (const auto& [name, value, only] : fields)
     if (value != only)
@@ -127,7 +127,13 @@ Result<void> refuse_dense_fields(const sluice_problem& v) {
 Result<Problem> packed_of(const sluice_problem& v) {
   SLUICE_TRY(refuse_dense_fields(v));
   SLUICE_TAKE(const WeightFormat format, format_of(v.packed));
-  Problem p{.m = v.m, .n = v.n, .k = v.k, .epilogue = epilogue_of(v), .norm_a = v.norm_a != 0};
+  Problem p{.m = v.m,
+            .n = v.n,
+            .k = v.k,
+            .batch = v.batch,
+            .epilogue = epilogue_of(v),
+            .norm_a = v.norm_a != 0,
+            .groups = groups_of(v)};
   p.a = {.type = type(v.a.type), .ld = v.a.ld};
   p.b = {.type = type(v.a.type), .packed = format};
   p.c.ld = v.c.ld;
