@@ -69,7 +69,8 @@ class PackedExperts:
 def stack_packed(weights: Sequence[PackedWeights]) -> PackedExperts:
     """Returns packed weights of equal sizes and formats as those of experts. The blobs are copied into one array. Raises
     ``InvalidArgument`` for weights that differ, or that have a permutation (act-order)."""
-    weights = list(weights)
+    if not isinstance(weights, (list, tuple)):
+        raise errors.InvalidType(f"weights = {shown(weights)} must be a list: the packed weights of each expert")
     if not weights:
         raise errors.InvalidArgument("weights is empty: give the packed weights of each expert")
     first = weights[0]

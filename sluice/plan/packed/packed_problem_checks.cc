@@ -208,7 +208,7 @@ Result<void> check_packed_groups(const Problem& p) {
 /// elsewhere.
 Result<void> check_unused(const Problem& p) {
   const auto refuse = [](const std::string& message) { return Error{ErrorCode::invalid_type, message}; };
-  if (p.batch != 1 && !has_groups(p))
+  if (p.batch != 1 && !reads_table(p))
     return Error{ErrorCode::invalid_size, "batch = " + std::to_string(p.batch) +
                                               " must be 1: the weights are packed; launch one product each"};
   if (is_conv(p.conv)) return refuse("a convolution's filters cannot be packed: leave out b.packed");
