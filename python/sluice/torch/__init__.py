@@ -21,10 +21,10 @@ from .chain import Chain, Steps
 from .conv import conv1d, conv2d, conv3d, conv_layout_copies
 from .conv_transpose import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from .functional import linear, mm, scaled_mm
-from .grouped import grouped_mm, scaled_grouped_mm, scaled_grouped_mm_quantize
+from .grouped import grouped_mm, packed_grouped_mm, scaled_grouped_mm, scaled_grouped_mm_quantize
 from .norm import rms_norm, rms_norm_quantize
 from .override import override
-from .packed import packed_grouped_mm, packed_mm
+from .packed import packed_mm
 from .quantize import quantize, quantize_reference, quantize_static, silu_mul, silu_mul_quantize
 
 __all__ = ["Chain", "PackedExperts", "PackedWeights", "Steps", "conv1d", "conv2d", "conv3d", "conv_layout_copies", "conv_transpose1d", "conv_transpose2d",

@@ -11,9 +11,10 @@ from torch import Tensor
 from .._arguments import shown
 from .._names import GROUPS
 from ..errors import InvalidArgument, InvalidSize
+from ..packed_experts import PackedExperts
 from ..plans import Workspace
 from ._entry import op
-from ._library import ALONG_K, GROUPED_MM, MM, check_out, dispatch, grouped_mm_quantize, workspace_number
+from ._library import ALONG_K, GROUPED_MM, MM, PACKED_GROUPED_MM, check_out, dispatch, grouped_mm_quantize, workspace_number
 from .autograd import needs_grad, refuse_grad, refuse_second_derivative
 
 ENDS, COUNTS = GROUPS.index("ends"), GROUPS.index("counts")
@@ -152,6 +153,27 @@ def _weight_gradient(mat_a: Tensor, mat_b: Tensor, grad: Tensor, offs: Tensor, w
     if mat_b.stride(-1) == 1:
         return product_of_groups(mat_a.t(), grad, offs, groups=ALONG_K, workspace=workspace)
     return product_of_groups(grad.t(), mat_a, offs, groups=ALONG_K, workspace=workspace).transpose(-2, -1)
+
+
+@op
+def packed_grouped_mm(x: Tensor, packed: PackedExperts, offs: Tensor, bias: Optional[Tensor] = None, *, activation: Optional[str] = None,
+                      gated: bool = False, out: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None) -> Tensor:
+    """Returns the products of groups of rows and the packed weights of their expert: ``act(x[rows] @ W[g].t() + bias[g])``.
+
+    - ``x``: rows x k, bf16 or fp16, with row pitches of multiples of 16 bytes. ``offs``: int32, one past the last row of each expert, on
+      the GPU; any numbers are safe (docs/groups.md). Rows behind the last group keep what the memory had.
+    - ``bias``: experts x n. ``activation``, ``gated``, ``out``, ``out_dtype``: as for ``packed_mm``.
+
+    It is for few rows per expert, as in decoding: a CTA has at most 32. There is no backward: an argument that requires a gradient
+    raises ``InvalidArgument``.
+    """
+    packed.check_gated(gated)
+    if needs_grad(x, bias, None, None):
+        refuse_grad("packed_grouped_mm")
+    if out is not None:
+        check_out(out, out_dtype)
+    return dispatch(PACKED_GROUPED_MM, out, out_dtype or (x.dtype if out is None else out.dtype), x, packed.blob, packed.numbers, offs,
+                    ENDS, 1, bias, activation, gated)
 
 
 @op

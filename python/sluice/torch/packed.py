@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument, InvalidSize
-from .._names import GROUPS
 from ..packed import PackedWeights
-from ..packed_experts import PackedExperts
 from ._entry import op
-from ._library import PACKED_GROUPED_MM, PACKED_MM, check_out, dispatch
+from ._library import PACKED_MM, check_out, dispatch
 from .autograd import needs_grad, refuse_grad
 
 
@@ -54,27 +52,6 @@ def packed_mm(x: Tensor, packed: PackedWeights, bias: Optional[Tensor] = None, *
         out_dtype = torch.bfloat16 if x.dtype is torch.float8_e4m3fn else x.dtype
     return dispatch(PACKED_MM, out, out_dtype, x, packed.blob, packed.numbers, scale_x, gamma, epsilon, bias, c, activation, gated,
                     scale_d, 0)
-
-
-@op
-def packed_grouped_mm(x: Tensor, packed: PackedExperts, offs: Tensor, bias: Optional[Tensor] = None, *, activation: Optional[str] = None,
-                      gated: bool = False, out: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None) -> Tensor:
-    """Returns the products of groups of rows and the packed weights of their expert: ``act(x[rows] @ W[g].t() + bias[g])``.
-
-    - ``x``: rows x k, bf16 or fp16, with row pitches of multiples of 16 bytes. ``offs``: int32, one past the last row of each expert, on
-      the GPU; any numbers are safe (docs/groups.md). Rows behind the last group keep what the memory had.
-    - ``bias``: experts x n. ``activation``, ``gated``, ``out``, ``out_dtype``: as for ``packed_mm``.
-
-    It is for few rows per expert, as in decoding: a CTA has at most 32. There is no backward: an argument that requires a gradient
-    raises ``InvalidArgument``.
-    """
-    packed.check_gated(gated)
-    if needs_grad(x, bias, None, None):
-        refuse_grad("packed_grouped_mm")
-    if out is not None:
-        check_out(out, out_dtype)
-    return dispatch(PACKED_GROUPED_MM, out, out_dtype or (x.dtype if out is None else out.dtype), x, packed.blob, packed.numbers, offs,
-                    GROUPS.index("ends"), 1, bias, activation, gated)
 
 
 def permuted(x: Tensor, permutation: Tensor, width: int) -> Tensor:
