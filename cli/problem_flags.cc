@@ -271,9 +271,10 @@ Result<bench::Request> product_request_of(const ProblemFlags& f) {
 namespace {
 
 /// Flags of dense products that have the same meaning for packed ones.
-constexpr std::array kShared = {
-    "--shape", "--m",          "--n",    "--k",       "--dtype", "--d",       "--bias",     "--bias-type",
-    "--ld-a",  "--activation", "--ld-d", "--scale-a", "--gated", "--scale-d", "--residual", "--ld-c"};
+constexpr std::array kShared = {"--shape", "--m",       "--n",         "--k",          "--dtype",
+                                "--d",     "--bias",    "--bias-type", "--ld-a",       "--activation",
+                                "--ld-d",  "--scale-a", "--gated",     "--scale-d",    "--residual",
+                                "--ld-c",  "--batch",   "--groups",    "--group-pitch"};
 
 }  // namespace
 

@@ -206,9 +206,13 @@ TEST(cli_flags, problem_files_may_hold_packed_weights_beside_dense_ones) {
     EXPECT_EQ(packed.overrides, PlanOverrides{.warps = 4});
     EXPECT_EQ(dense(*list, 1).problem.m, 16);
   }
-  const auto bad = parse_problem_list("16x16x16\n16x64x128 --weights int4 --batch 2\n");
+  const auto bad = parse_problem_list("16x16x16\n16x64x128 --weights int4 --ld-b 200\n");
   ASSERT_FALSE(bad);
-  EXPECT_NE(bad.error().message.find("line 2: --batch has no effect with --weights"), std::string::npos);
+  EXPECT_NE(bad.error().message.find("line 2: --ld-b has no effect with --weights"), std::string::npos);
+  const auto groups = parse_problem_list("16x64x128 --weights int4 --batch 4 --groups ends\n");
+  ASSERT_TRUE(groups) << groups.error().message;
+  EXPECT_EQ(groups->at(0).problem.batch, 4);
+  EXPECT_EQ(groups->at(0).problem.groups.kind, GroupKind::ends);
   EXPECT_FALSE(parse_problem_list("16x64x128 --group 64\n")) << "no --weights";
 }
 

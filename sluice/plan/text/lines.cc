@@ -57,4 +57,13 @@ std::string nothing_line() {
   return line("kernel", "none: D has no elements, so there is nothing to launch");
 }
 
+std::string size_text(const Problem& p) {
+  const std::string size =
+      "m " + std::to_string(p.m) + " n " + std::to_string(p.n) + " k " + std::to_string(p.k);
+  if (reads_table(p))
+    return size + " in " + std::to_string(p.batch) + " groups by " + name_of(p.groups.kind) + " pitch " +
+           std::to_string(p.groups.pitch);
+  return p.batch == 1 ? size : size + " batch " + std::to_string(p.batch);
+}
+
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include <sluice/spec/problem.h>
 #include <sluice/text.h>
 
 namespace sluice {
@@ -22,6 +23,8 @@ std::string hex(const void* pointer);
 
 /// "estimate   12.34 us\n"; a long value goes on below its beginning.
 std::string line(const char* name, const std::string& value);
+/// Returns a problem's m, n, k and its batch or groups: "m 4 n 64 k 128 batch 2".
+std::string size_text(const Problem& problem);
 /// The line of a plan whose D has no elements.
 std::string nothing_line();
 

@@ -3,6 +3,7 @@
 // code.
 #include <sluice/plan/text/packed_units.h>
 
+#include <sluice/plan/dense/cluster_grid.h>
 #include <sluice/plan/text/field_text.h>
 #include <sluice/plan/text/lines.h>
 #include <sluice/plan/text/overlap_text.h>
@@ -84,8 +85,10 @@ std::string formats_text(const Config& c) {
 }
 
 std::string tiles_text(const Problem& p, int rows, int tokens) {
-  return std::to_string(ceil_div(p.n, i64{rows})) + " x " + std::to_string(ceil_div(p.m, i64{tokens})) +
-         " tiles of " + std::to_string(rows) + " outputs x " + std::to_string(tokens) + " tokens, ";
+  const std::string of_tokens = has_groups(p) ? "up to " + std::to_string(most_group_tiles(p, tokens))
+                                              : std::to_string(ceil_div(p.m, i64{tokens}));
+  return std::to_string(ceil_div(p.n, i64{rows})) + " x " + of_tokens + " tiles of " + std::to_string(rows) +
+         " outputs x " + std::to_string(tokens) + " tokens, ";
 }
 /// uint4 codes without zeros are signed: 8 stands for 0.
 std::string type_text(const WeightFormat& w) {
@@ -155,8 +158,7 @@ std::string describe(const Plan& plan) {
   const WeightFormat& w = p.b.packed;
   const std::string bits = formatted("%.3f", stored_bits(p));
   const std::string problem =
-      line("problem",
-           "m " + std::to_string(p.m) + " n " + std::to_string(p.n) + " k " + std::to_string(p.k)) +
+      line("problem", size_text(p)) +
       line("matrices", std::string("A ") + name_of(p.a.type) + " ld " + std::to_string(p.a.ld) +
                            scales_text(p.epilogue.scale_a) + ", D " + name_of(p.d.type) + " ld " +
                            std::to_string(p.d.ld)) +

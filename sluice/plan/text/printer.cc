@@ -59,12 +59,7 @@ std::string describe_matrix(const char* name, const Matrix& x, DType type) {
 }
 
 std::string describe_problem(const Problem& p) {
-  std::string size = "m " + std::to_string(p.m) + " n " + std::to_string(p.n) + " k " + std::to_string(p.k);
-  if (reads_table(p))
-    size += " in " + std::to_string(p.batch) + " groups by " + name_of(p.groups.kind) + " pitch " +
-            std::to_string(p.groups.pitch);
-  else if (p.batch != 1)
-    size += " batch " + std::to_string(p.batch);
+  const std::string size = size_text(p);
   std::string matrices = describe_matrix("A", p.a, p.a.type) + ", " + describe_matrix("B", p.b, p.b.type) +
                          ", D " + name_of(p.d.type) + " ld " + std::to_string(p.d.ld) +
                          (p.d.unaligned ? " unaligned" : "");
