@@ -211,7 +211,7 @@ std::string problem_text(const Problem& p) {
   else if (!conv && p.batch != 1)
     text += fmt::format(" batch {}", p.batch);
   if (is_block_scaled(p.epilogue))
-    text += " block-scaled";
+    text += scales_by_columns(p) ? " block-scaled by columns" : " block-scaled";
   else if (is_promoted(p))
     text += " promoted";
   if (p.epilogue.scale_a == ScaleMode::vector && p.epilogue.scale_b == ScaleMode::vector)

@@ -86,6 +86,8 @@ void add_problem_flags(CLI::App& app, ProblemFlags& f) {
 
   group = "Epilogue";
   add("--scale-a", f.scale_a, "none, tensor, vector (one a row), block (one for 1 x 128)");
+  add("--scale-a-ld", f.scale_a_ld,
+      "Block scales of A are stored by columns, so many elements apart, as DeepGEMM's are");
   add("--scale-b", f.scale_b, "none, tensor, vector (one a column), block (one for 128 x 128)");
   add_flag("--bias", f.bias, "Add one value a column");
   add("--bias-type", f.bias_type, "bf16, fp16, fp32");
@@ -153,6 +155,8 @@ Result<void> check_none_idle(const ProblemFlags& f) {
       {f.ld_c.has_value(), "--ld-c", f.residual, "without --residual"},
       {f.batch_stride_c.has_value(), "--batch-stride-c", f.residual, "without --residual"},
       {f.group_pitch.has_value(), "--group-pitch", f.groups != name_of(GroupKind::none), "without --groups"},
+      {f.scale_a_ld.has_value(), "--scale-a-ld", f.scale_a == name_of(ScaleMode::block),
+       "without --scale-a block"},
       {!f.c_type.empty(), "--c-type", f.residual, "without --residual"},
       {f.beta.has_value(), "--beta", f.residual, "without --residual"},
       {!f.bias_type.empty(), "--bias-type", f.bias, "without --bias"},
@@ -212,6 +216,7 @@ Result<Problem> unsized_problem_of(const ProblemFlags& f) {
   take("accumulate", f.accumulate, p.accumulate, error);
 
   take("scale", f.scale_a, p.epilogue.scale_a, error);
+  p.scale_a_ld = f.scale_a_ld.value_or(0);
   take("scale", f.scale_b, p.epilogue.scale_b, error);
   p.epilogue.bias = f.bias ? Bias::column : Bias::none;
   p.epilogue.bias_type = default_vector_type(p.d.type);

@@ -30,6 +30,7 @@ struct ProblemFlags {
   std::optional<i64> batch_stride_a, batch_stride_b, batch_stride_c, batch_stride_d;
   std::string unaligned;  // some of the letters a, b and d: operands whose address may be unaligned
   std::string scale_a = "none", scale_b = "none";
+  std::optional<i64> scale_a_ld;
   bool bias = false;
   std::string bias_type, c_type;
   std::string activation = "none";

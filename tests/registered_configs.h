@@ -80,6 +80,16 @@ constexpr void add_experts(ConfigList& list) {
     Epilogue routed = blocks;
     routed.row_factors = true;
     add(problem(e4m3, bf16, routed), base, {1, 2});
+    Problem by_columns = problem(e4m3, bf16, blocks);
+    by_columns.scale_a_ld = 1;
+    add(by_columns, base, {1, 2});
+    by_columns.batch = 8;
+    by_columns.groups.kind = GroupKind::ends;
+    by_columns.epilogue.row_factors = true;
+    add(by_columns, base, {1, 1}, StorePath::direct);
+    by_columns.groups.kind = GroupKind::counts;
+    by_columns.epilogue.row_factors = false;
+    add(by_columns, base);
     routed = {.scale_a = ScaleMode::vector,
               .bias = Bias::column,
               .activation = Activation::silu,

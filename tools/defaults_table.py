@@ -64,7 +64,8 @@ def structs() -> dict:
 
     def fields_of(problem: sluice.Problem) -> dict:
         s = problem.struct()
-        fields = {"batch": str(s.batch), "accumulate": problems.SUMS[s.accumulate], "deterministic": no(not s.any_order)}
+        fields = {"batch": str(s.batch), "accumulate": problems.SUMS[s.accumulate], "deterministic": no(not s.any_order),
+                  "scale_a_ld": str(s.scale_a_ld)}
         for name in "abd":
             fields[f"{name}.type"] = problems.DTYPES[getattr(s, name).type]
             fields[f"{name}.unaligned"] = no(getattr(s, name).unaligned)

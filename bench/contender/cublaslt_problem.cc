@@ -27,6 +27,7 @@ const char* missing_counterpart(const Problem& p) {
   const Epilogue& e = p.epilogue;
   if (p.a.type == DType::e5m2 && p.b.type == DType::e5m2) return "cuBLASLt has no e5m2 x e5m2 product";
   if (reads_table(p)) return "cuBLASLt has no groups before CUDA 13.3";
+  if (scales_by_columns(p)) return "its scales are copied from scales of A by rows";
   if (e.gated) return "cuBLASLt has no gated epilogue";
   if (e.scale_d != ScaleMode::none) return "cuBLASLt multiplies by a scale of D and does not divide by it";
   if (e.activation == Activation::silu) return "cuBLASLt has no SiLU epilogue";

@@ -136,7 +136,8 @@ typedef struct {
  * The shapes of a product's scales decide how they apply:
  *   - one value for the whole matrix;
  *   - vectors: scale_a has m or m x 1 values, scale_b n or 1 x n;
- *   - blocks: scale_a is m x ceil(k/128), scale_b is ceil(n/128) x ceil(k/128) or its transposed view.
+ *   - blocks: scale_a is m x ceil(k/128), row-major or stored by columns, each at least m behind the one before.
+ *     scale_b is ceil(n/128) x ceil(k/128) or its transposed view.
  * With scale_out, fp32 of m x ceil(columns of D / 128), an e4m3 D is quantised by 1 x 128 and its scales are written
  * there. With row_factors, each row of the result is multiplied by a value.
  * With packed weights D = act(scale_a A W^T + bias) + C. A holds tokens of 16 bits, or of e4m3 with one
@@ -144,7 +145,8 @@ typedef struct {
  * There is no batch and no update; alpha must be 1, and beta, with C, 1.
  * With problem.groups, rows of A, C and D belong to groups (docs/groups.md). These are matrices; B is groups x k x n.
  * The table has a number per group. A bias is groups x n. Vectors: scale_a as above, scale_b groups x n. Blocks: scale_b
- * is groups x ceil(n/128) x ceil(k/128) or its transposed view.
+ * is groups x ceil(n/128) x ceil(k/128) or its transposed view. With SLUICE_COUNTS, scale_a by columns is a batch of such
+ * matrices, groups x group_pitch x ceil(k/128).
  * Arrays of a convolution have torch's order, with one to three axes, outermost first. x is images x channels
  * x axes, w is filters x channels x axes, y is images x filters x axes. Their strides are those of
  * channels_last: channels are contiguous, and images have the largest stride. A dimension of size 1 may have
@@ -215,6 +217,8 @@ typedef struct {
   int32_t
       groups; /* sluice_group_kind. batch is their number. A, C and D, or along k A and B, are one matrix */
   int32_t group_pitch; /* rows; 0 is 1. Without groups it must be 0 or 1 */
+  /* array. Block scales of A: 0: by rows. Else by columns, so many elements apart (docs/numerics.md) */
+  int64_t scale_a_ld;
   sluice_conv conv; /* op, spatial, stride, dilation, padding: always the caller's. Sizes, pitches: array */
 } sluice_problem;
 

@@ -63,6 +63,13 @@ void group_rows(Dice& dice, Problem& p) {
     p.groups = {GroupKind::counts, 1 + dice.below(40)};
 }
 
+/// Stores the scales of A by columns, without gaps, as TMA needs them, or with a wider gap.
+void scale_by_columns(Dice& dice, Problem& p) {
+  p.scale_a_ld = 1;  // the rows follow from the order
+  const i64 rows = std::max<i64>(scale_a_rows(p), 1), gap = dice.below(3);
+  p.scale_a_ld = gap == 0 ? rows : gap == 1 ? round_up(rows, i64{4}) : rows + 1 + dice.below(9);
+}
+
 WeightFormat random_format(Dice& dice, const FormatSpec& formats) {
   WeightFormat f = formats.fixed;
   if (formats.any_group) f.group = dice.any_of(std::array{0, 32, 64, 128});
@@ -130,6 +137,7 @@ Problem random_problem(const RandomSpec& spec, int index) {
     else if (p.a.major == Major::k && !adds(e))
       group_rows(dice, p);
   }
+  if (is_block_scaled(e) && dice.one_in(2)) scale_by_columns(dice, p);
   return p;
 }
 

@@ -54,6 +54,7 @@ def _strides(s: ProblemStruct) -> list[str]:
 
 def _epilogue(s: ProblemStruct) -> list[str]:
     words = _option("--scale-a", SCALES[s.scale_a], "none") + _option("--scale-b", SCALES[s.scale_b], "none")
+    words += _option("--scale-a-ld", s.scale_a_ld)
     usual = _vector_type(DTYPES[s.d.type])
     if s.bias:
         words += ["--bias", *_option("--bias-type", DTYPES[s.bias_type], usual)]

@@ -47,6 +47,7 @@ class ProblemStruct(ctypes.Structure):
         ("packed", WeightFormatStruct),
         *((name, c_int32) for name in ("scale_a", "scale_b", "scale_d", "bias", "bias_type", "residual", "row_factors", "norm_a", "activation", "gated",
                                        "update", "accumulate", "any_order", "groups", "group_pitch")),
+        ("scale_a_ld", c_int64),
         ("conv", ConvStruct),
     ]
 

@@ -20,7 +20,7 @@ _SCALED = {"scale_a": SCALES, "scale_b": SCALES}
 _EPILOGUE = {"scale_d": SCALES, "activation": ACTIVATIONS, "accumulate": SUMS, "update": UPDATES}
 # The fields that a product of packed weights has no use for.
 _NOT_PACKED = ("b", "a_major", "b_major", "b_ld", "a_batch_stride", "b_batch_stride", "c_batch_stride", "d_batch_stride",
-               "scale_b", "update", "a_unaligned", "b_unaligned", "d_unaligned", "row_factors")
+               "scale_b", "update", "a_unaligned", "b_unaligned", "d_unaligned", "row_factors", "scale_a_ld")
 
 
 def _numbers(problem: Any, names: dict[str, tuple[str, ...]]) -> dict[str, int]:
@@ -78,6 +78,8 @@ class Problem:
       of 16 bytes (16-bit A and B). Calls with arrays find that out from the addresses.
     - ``scale_a`` = "none", ``scale_b`` = "none": fp32 scales. "tensor": one value. "vector": one per row of A
       (column of B). "block" (fp8, both operands): one per 1 x 128 of A, 128 x 128 of B.
+    - ``scale_a_ld`` = 0: block scales of A are stored by rows. Else by columns, as DeepGEMM's quantisers store them, so many elements
+      apart. That is at least m. With ``groups`` = "counts" each group has a matrix of scales, and it is at least the rows of a group.
     - ``scale_d`` = "none": "tensor" divides the result by one fp32 before it is rounded to an e4m3 D. With "block" the kernel computes
       a scale for each 128 columns of a row of an e4m3 D, and writes it beside D (docs/groups.md).
     - ``row_factors`` = False: True multiplies each row of the result by an fp32.
@@ -140,6 +142,7 @@ class Problem:
     groups: str = "none"
     group_pitch: int = 1
     row_factors: bool = False
+    scale_a_ld: int = 0
 
     def struct(self) -> ProblemStruct:
         """Returns the struct of the C interface. Raises ``InvalidArgument`` for an unknown name, and for a field that has no use
@@ -147,7 +150,7 @@ class Problem:
         a = number_of("a", self.a, DTYPES)
         s = ProblemStruct(**{name: size_of(name, getattr(self, name)) for name in _SIZES}, gated=switch_of("gated", self.gated),
                           groups=number_of("groups", self.groups, GROUPS), group_pitch=size_of("group_pitch", self.group_pitch),
-                          row_factors=switch_of("row_factors", self.row_factors),
+                          row_factors=switch_of("row_factors", self.row_factors), scale_a_ld=size_of("scale_a_ld", self.scale_a_ld),
                           **_numbers(self, _SCALED), **epilogue_fields(self), **self._weights())
         s.a.type, s.b.type, s.d.type = a, number_of("b", DTYPES[a] if self.b is None else self.b, DTYPES), output_type(a, self.d)
         for field, matrices in _STRIDES.items():
@@ -194,7 +197,8 @@ class Problem:
         made.update({f"{name}_{field}": getattr(getattr(s, name), field) for field, matrices in _STRIDES.items() for name in matrices})
         made.update({f"{name}_major": MAJORS[getattr(s, name).major] for name in _MAJORS})
         made.update({f"{name}_unaligned": bool(getattr(s, name).unaligned) for name in _UNALIGNED})
-        made.update(groups=GROUPS[s.groups], group_pitch=s.group_pitch or 1, row_factors=bool(s.row_factors))
+        made.update(groups=GROUPS[s.groups], group_pitch=s.group_pitch or 1, row_factors=bool(s.row_factors),
+                    scale_a_ld=s.scale_a_ld)
         if s.packed.type:
             made.update({name: getattr(cls, name) for name in _NOT_PACKED})
             made.update(packed=WeightFormat.from_struct(s.packed), norm_a=bool(s.norm_a))

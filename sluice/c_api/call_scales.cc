@@ -11,6 +11,7 @@ namespace {
 /// The scale modes that an array's shape allows.
 struct ScaleFit {
   bool tensor = false, vector = false, block = false;
+  i64 ld = 0;  // Problem::scale_a_ld; 0: by rows
 };
 
 bool has_shape(const sluice_array& x, i64 batch, i64 rows, i64 columns) {
@@ -26,6 +27,21 @@ bool is_block_b(const sluice_array& x, const Problem& p) {
   const int r = x.ndim - 2, c = x.ndim - 1;
   return (rows <= 1 || stride(x, c) == columns) && (columns <= 1 || stride(x, r) == 1) &&
          (p.batch <= 1 || stride(x, 0) == rows * columns);
+}
+
+/// Returns the distance of columns if x holds blocks of A by columns; 0 if it does not.
+i64 columns_ld(const sluice_array& x, const Problem& p) {
+  Problem by_columns = p;
+  by_columns.scale_a_ld = 1;
+  const i64 matrices = scale_a_matrices(by_columns), columns = scale_blocks(p.k);
+  const i64 rows = groups_have_scales(by_columns) ? i64{p.groups.pitch} : p.m;
+  if (!has_shape(x, matrices, rows, columns) || matrices <= 0 || rows <= 0 || columns <= 0) return 0;
+  if (groups_have_scales(by_columns) && (p.m % rows != 0 || p.m / rows != matrices)) return 0;
+  const int r = x.ndim - 2, c = x.ndim - 1;
+  const i64 ld = columns > 1 ? stride(x, c) : matrices > 1 ? stride(x, 0) : rows;
+  const bool lies = (rows <= 1 || stride(x, r) == 1) && ld >= rows &&
+                    (matrices <= 1 || columns <= 1 || stride(x, 0) / columns == ld);
+  return lies && (matrices <= 1 || stride(x, 0) % columns == 0) ? ld : 0;
 }
 
 /// Returns whether x has a value per row of A: m, or m x 1.
@@ -52,15 +68,23 @@ std::string blocks_text(const Problem& p, bool is_a, bool turned) {
   return batched ? list(shape, 3) : list(shape + 1, 2);
 }
 
+/// Returns how blocks of A may be stored, for messages.
+std::string columns_words(const Named& x, const Problem& p) {
+  const i64 shape[] = {p.batch, p.groups.pitch, scale_blocks(p.k)};
+  const bool of_groups = p.groups.kind == GroupKind::counts;
+  return std::string(", row-major or by columns") + (of_groups ? " (then " + list(shape, 3) + ")" : "") +
+         ": pass " + x.name() + ".contiguous() if it has other strides";
+}
+
 Error wrong_scale(const Named& x, bool is_a, const Problem& p) {
   const i64 one[] = {1}, rows[] = {p.m, 1}, columns[] = {column_vectors(p), p.n};
-  return {ErrorCode::invalid_size,
-          x.name() + " has shape " + shape_text(*x.array) + " and strides " + strides_text(*x.array) +
-              " and must be fp32 of one of these: " + list(one, 1) + " for the whole matrix, " +
-              list(is_a ? rows : columns, 2) + " one for each " + (is_a ? "row" : "column") + ", or (fp8) " +
-              blocks_text(p, is_a, false) + " for blocks of " + (is_a ? "1 x 128" : "128 x 128") +
-              (is_a ? ", row-major: pass " + x.name() + ".contiguous() if it is stored by columns"
-                    : ", row-major, or its .t(), which is " + blocks_text(p, is_a, true))};
+  return {
+      ErrorCode::invalid_size,
+      x.name() + " has shape " + shape_text(*x.array) + " and strides " + strides_text(*x.array) +
+          " and must be fp32 of one of these: " + list(one, 1) + " for the whole matrix, " +
+          list(is_a ? rows : columns, 2) + " one for each " + (is_a ? "row" : "column") + ", or (fp8) " +
+          blocks_text(p, is_a, false) + " for blocks of " + (is_a ? "1 x 128" : "128 x 128") +
+          (is_a ? columns_words(x, p) : ", row-major, or its .t(), which is " + blocks_text(p, is_a, true))};
 }
 
 Result<ScaleFit> fit_of(const Named& scale, bool is_a, const Problem& problem) {
@@ -71,9 +95,12 @@ Result<ScaleFit> fit_of(const Named& scale, bool is_a, const Problem& problem) {
   ScaleFit fit;
   fit.tensor = count_of(x) == 1;
   fit.vector = is_a ? is_vector_a(x, problem) : is_vector_b(x, column_vectors(problem), problem.n);
-  fit.block = is_fp8(problem.a.type) &&
-              (is_a ? has_shape(x, a_matrices(problem), problem.m, scale_blocks(problem.k)) && is_packed(x)
-                    : is_block_b(x, problem));
+  if (is_fp8(problem.a.type)) {
+    fit.block = is_a ? has_shape(x, a_matrices(problem), problem.m, scale_blocks(problem.k)) && is_packed(x)
+                     : is_block_b(x, problem);
+    if (is_a && !fit.block) fit.ld = columns_ld(x, problem);
+    fit.block = fit.block || fit.ld != 0;
+  }
   if (!fit.tensor && !fit.vector && !fit.block) return wrong_scale(scale, is_a, problem);
   return fit;
 }
@@ -121,11 +148,10 @@ Result<void> add_scales(const sluice_call& p, Call& call) {
   // Block scales of one operand need block scales of the other. A small array may fit several modes, so block
   // is chosen if the other operand needs it.
   const bool a_blocks = epilogue.scale_a == ScaleMode::block, b_blocks = epilogue.scale_b == ScaleMode::block;
-  if (a_blocks == b_blocks) return {};
-  if (a_blocks ? b.block : a.block) {
+  if (a_blocks != b_blocks && (a_blocks ? b.block : a.block))
     epilogue.scale_a = epilogue.scale_b = ScaleMode::block;
-    return {};
-  }
+  call.problem.scale_a_ld = is_block_scaled(epilogue) ? a.ld : 0;
+  if ((epilogue.scale_a == ScaleMode::block) == (epilogue.scale_b == ScaleMode::block)) return {};
   const Named blocks = a_blocks ? of_a : of_b, other = a_blocks ? of_b : of_a;
   if (other.array == nullptr)
     return Error{ErrorCode::invalid_argument, other.name() + " is missing and " + blocks.name() +

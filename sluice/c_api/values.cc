@@ -76,6 +76,7 @@ Result<Problem> dense_of(const sluice_problem& v) {
             .d = matrix_of(v.d),
             .epilogue = epilogue_of(v)};
   p.groups = groups_of(v);
+  p.scale_a_ld = v.scale_a_ld;
   return p;
 }
 
@@ -83,7 +84,8 @@ Result<Problem> convolution_of(const sluice_problem& v) {
   const Enumerator none[] = {{"packed.type", v.packed.type, 1},
                              {"norm_a", v.norm_a, 1},
                              {"gated", v.gated, 1},
-                             {"groups", v.groups, 1}};
+                             {"groups", v.groups, 1},
+                             {"scale_a_ld", v.scale_a_ld, 1}};
   for (const Enumerator& field : none)
     if (field.value != 0)
       return Error{ErrorCode::invalid_argument,
@@ -111,6 +113,7 @@ Result<void> refuse_dense_fields(const sluice_problem& v) {
                 {"a.unaligned", v.a.unaligned, 0},
                 {"d.unaligned", v.d.unaligned, 0},
                 {"scale_b", v.scale_b, SLUICE_NO_SCALE},
+                {"scale_a_ld", v.scale_a_ld, 0},
                 {"update", v.update, SLUICE_SET}};
   for (const auto& [name, value, only] : fields)
     if (value != only)
@@ -226,6 +229,7 @@ sluice_problem values_of(const Problem& p) {
                    .any_order = p.deterministic ? 0 : 1,
                    .groups = number(p.groups.kind),
                    .group_pitch = p.groups.pitch,
+                   .scale_a_ld = p.scale_a_ld,
                    .conv = values_of(p.conv)};
   v.c.type = number(e.c_type);
   return v;

@@ -180,7 +180,8 @@ SLUICE_HD constexpr KernelConfig config_for(const Problem& p, BaseConfig base, C
       .conv = kind_of(p.conv),
       .load_a = load_of(p.a, p.m, p),
       .load_b = load_of(p.b, p.n, p),
-      .groups = group_config(p)};
+      .groups = group_config(p),
+      .scale_a_columns = scales_by_columns(p)};
   c.stages = max_stages(c);
   return c;
 }

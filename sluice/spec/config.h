@@ -80,6 +80,7 @@ struct KernelConfig {
   Load load_a = Load::tma;
   Load load_b = Load::tma;
   GroupConfig groups{};
+  bool scale_a_columns = false;  // block scales of A are stored by columns (Problem::scale_a_ld)
   // Packed weights. The tile's rows are rows of A, its columns rows of W.
   WeightFormat packed = kNotPacked;  // B
   bool norm_a = false;

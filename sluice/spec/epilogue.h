@@ -22,7 +22,8 @@ namespace sluice {
 /// - vector: one fp32 per row of A (scale_a) or column of B (scale_b).
 /// - block (fp8 only, on both operands or neither): scale_a is fp32 [batch][m][ceil(k / 128)], one per row
 ///   and 128 of k. scale_b is fp32 [batch][ceil(n / 128)][ceil(k / 128)], one per 128 x 128 block of B. Both
-///   are row-major without gaps. Of D, the kernel computes them (Epilogue::scale_d).
+///   are row-major without gaps; those of A may be stored by columns instead (Problem::scale_a_ld). Of D, the
+///   kernel computes them (Epilogue::scale_d).
 enum class ScaleMode : u8 { none, tensor, vector, block };
 inline constexpr int kScaleBlock = 128;  // along k, and along n for scale_b
 /// column: one value per column of D, broadcast over rows and batch. row: the same bias in a kernel with

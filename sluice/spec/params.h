@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only argument of every kernel. It is passed as __grid_constant__, so that tensor maps need no copy to
-// device memory. Kernels of convolutions, of groups and with factors of rows take the derived structs.
+// device memory. Kernels of convolutions, of groups, with factors of rows and with scales by columns take the
+// derived structs.
 #pragma once
 
 #include <sluice/spec/work_split.h>
@@ -65,20 +66,26 @@ struct alignas(64) PhaseParams {
 struct PhasedParams : ConvParams {
   PhaseParams phases[kMostPhases];
 };
-/// Kernels with Epilogue::row_factors and without groups take this one.
+/// Kernels without groups take this one if they have Epilogue::row_factors or KernelConfig::scale_a_columns.
 struct FactoredParams : GemmParams {
   const float* row_factors;  // m values, shared by all matrices of a batch
+  i64 scale_a_ld;            // with scale_a_columns: elements
 };
 /// `map_a_tail` has the small boxes of spec/loaded_rows.h; `grid` has the columns, groups and k-tiles.
 struct GroupedParams : GemmParams {
   const int* group_numbers;  // one per group (spec/groups.h)
   int group_pitch, group_total;
   const float* row_factors;
+  i64 scale_a_ld;
 };
+/// True if the kernel's argument is FactoredParams.
+SLUICE_HD constexpr bool takes_factors(const KernelConfig& c) {
+  return !reads_table(c) && (c.epilogue.row_factors || c.scale_a_columns);
+}
 /// Bytes of a kernel's argument.
 SLUICE_HD constexpr int params_bytes(const KernelConfig& c) {
   if (reads_table(c)) return sizeof(GroupedParams);
-  if (c.epilogue.row_factors) return sizeof(FactoredParams);
+  if (takes_factors(c)) return sizeof(FactoredParams);
   if (c.conv.op == ConvOp::none) return sizeof(GemmParams);
   return c.conv.phased ? sizeof(PhasedParams) : sizeof(ConvParams);
 }

@@ -62,6 +62,11 @@ struct Problem {
   /// outside of all groups are not computed. With groups along k, A and B are one matrix each, and each group
   /// has a matrix of C and D.
   Groups groups{};
+  /// How block scales of A are stored. 0: by rows, without gaps. Else by columns, as DeepGEMM's quantisers
+  /// do it: the scales of a block of k, one per row, are neighbours. So many elements lie from one block to
+  /// the next. Matrices of a batch follow each other. Groups by counts have a matrix each, of groups.pitch
+  /// rows.
+  i64 scale_a_ld = 0;
 
   constexpr bool operator==(const Problem&) const = default;
 };
@@ -126,15 +131,32 @@ SLUICE_HD constexpr bool is_empty(const Problem& p) {
 SLUICE_HD constexpr i64 scale_blocks(i64 extent) {
   return ceil_div(extent, i64{kScaleBlock});
 }
-/// Number of fp32 values in a caller's scale_a and scale_b.
+/// True if block scales of A are stored by columns.
+SLUICE_HD constexpr bool scales_by_columns(const Problem& p) {
+  return p.scale_a_ld != 0;
+}
+/// True if each group has its own matrix of scales of A.
+SLUICE_HD constexpr bool groups_have_scales(const Problem& p) {
+  return scales_by_columns(p) && p.groups.kind == GroupKind::counts;
+}
+/// Block scales of A by columns: matrices, and the rows of each.
+SLUICE_HD constexpr i64 scale_a_matrices(const Problem& p) {
+  return groups_have_scales(p) ? p.batch : a_matrices(p);
+}
+SLUICE_HD constexpr i64 scale_a_rows(const Problem& p) {
+  return groups_have_scales(p) && p.groups.pitch < p.m ? p.groups.pitch : p.m;
+}
+/// Number of fp32 values in a caller's scale_a and scale_b, gaps between columns included.
 SLUICE_HD constexpr i64 scale_a_count(const Problem& p) {
   switch (p.epilogue.scale_a) {
     case ScaleMode::none: return 0;
     case ScaleMode::tensor: return 1;
     case ScaleMode::vector: return p.m;
-    case ScaleMode::block: return a_matrices(p) * p.m * scale_blocks(p.k);
+    case ScaleMode::block: break;
   }
-  return 0;
+  if (!scales_by_columns(p)) return a_matrices(p) * p.m * scale_blocks(p.k);
+  const i64 columns = scale_a_matrices(p) * scale_blocks(p.k), rows = scale_a_rows(p);
+  return columns == 0 || rows == 0 ? 0 : (columns - 1) * p.scale_a_ld + rows;
 }
 SLUICE_HD constexpr i64 scale_b_count(const Problem& p) {
   switch (p.epilogue.scale_b) {
@@ -145,8 +167,18 @@ SLUICE_HD constexpr i64 scale_b_count(const Problem& p) {
   }
   return 0;
 }
+/// One past the last row of A whose scales lie in the matrix of scales of `batch`.
+SLUICE_HD constexpr i64 scale_a_row_end(const Problem& p, i64 batch) {
+  const i64 end = (batch + 1) * p.groups.pitch;
+  return groups_have_scales(p) && end < p.m ? end : p.m;
+}
 /// Index of the block scale of A[row][k] and of B[column][k].
 SLUICE_HD constexpr i64 block_scale_a_index(const Problem& p, i64 batch, i64 row, i64 k) {
+  if (scales_by_columns(p)) {
+    const i64 matrix = has_groups(p) && !groups_have_scales(p) ? 0 : batch;
+    const i64 first = groups_have_scales(p) ? batch * p.groups.pitch : 0;
+    return (matrix * scale_blocks(p.k) + k / kScaleBlock) * p.scale_a_ld + row - first;
+  }
   return ((has_groups(p) ? 0 : batch) * p.m + row) * scale_blocks(p.k) + k / kScaleBlock;
 }
 /// Number of scales that the kernel writes beside D, and the index of one. The product that reads D as its A

@@ -13,6 +13,8 @@ SLUICE_HD constexpr const char* validate_epilogue(const KernelConfig& c) {
     return "bias must be bf16, fp16 or fp32";
   if (is_block_scaled(c.epilogue) != (c.epilogue.scale_b == ScaleMode::block))
     return "block scales come on both inputs or on neither";
+  if (c.scale_a_columns && !is_block_scaled(c.epilogue))
+    return "scale_a_columns is for block scales: others have one value for a row";
   if (c.epilogue.residual && !is_addend(c.epilogue.c_type)) return "C must be bf16, fp16 or fp32";
   if (adds(c.epilogue) && c.d != DType::fp32) return "Update::add needs an fp32 D";
   if (adds(c.epilogue) &&

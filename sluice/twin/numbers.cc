@@ -168,7 +168,8 @@ void Numbers::promote(const Agent& agent, int unit) {
       }
       const Step& scales = group.scales;
       const i64 k = i64{scales.k_tile} * c.tile.k;
-      const i64 m = std::min<i64>(scales.tile.m_offset + group_row(agent) + row, p.m - 1);
+      const i64 m = std::min<i64>(scales.tile.m_offset + group_row(agent) + row,
+                                  scale_a_row_end(p, scales.tile.batch) - 1);
       const i64 block =
           scale_block_of(c, static_cast<int>(p.n), scales.tile.n_offset, scale_part_of(c, column));
       const i64 n = block * kScaleBlock;

@@ -88,6 +88,7 @@ const std::vector<Impossible>& impossible_configs() {
       {"promotion is for fp8 inputs; 16-bit sums are kept in fp32", {.promotes = true}},
       {"block scales come on both inputs or on neither",
        {.tile = kFp8Tile, .a = e4m3, .b = e4m3, .promotes = true, .epilogue = {.scale_a = ScaleMode::block}}},
+      {"scale_a_columns is for block scales: others have one value for a row", {.scale_a_columns = true}},
       {"block scales need promotion", {.tile = kFp8Tile, .a = e4m3, .b = e4m3, .epilogue = kBlockScales}},
       {"block scales need tile.m of at most 128: the warps that bring them hold those of four k-tiles",
        {.tile = {256, 64, 128}, .a = e4m3, .b = e4m3, .promotes = true, .epilogue = kBlockScales}},

@@ -192,6 +192,9 @@ TEST_F(group_products, of_experts_are_exact) {
       const PlanOverrides overrides{.schedule = schedule, .store = store};
       check(product(512, 384, DType::e4m3, DType::bf16, swiglu), several(number(1, 30), 4), overrides);
       check(product(400, 512, DType::e4m3, DType::fp32, routed), several(number(1, 30), 4), overrides);
+      Problem by_columns = product(272, 640, DType::e4m3, DType::fp32, routed);
+      by_columns.scale_a_ld = 1 << 15;  // more than any table has rows
+      check(by_columns, several(number(1, 30), 4), overrides);
       swiglu.scale_d = quantised.scale_d = ScaleMode::block;
       check(product(512, 384, DType::e4m3, DType::e4m3, swiglu), several(number(1, 30), 4), overrides);
       check(product(272, 384, DType::e4m3, DType::e4m3, quantised), several(number(1, 30), 4), overrides);

@@ -159,8 +159,9 @@ Names with(Names names, const Names& more) {
 const Names kNoSpacing = {"overlap.spacing registers", "overlap.spacing none", "overlap.spacing even"};
 const Names kNoSmallTokens = {"d e4m3", "x e4m3", "weights.order byte"};  // only the strip kernel has these
 
-/// No pool has a table of groups yet; group_test.cc runs these kernels with theirs.
-const Names kNoTable = {"groups.kind ends", "groups.kind counts", "groups.kind along_k"};
+/// No pool has a table of groups or scales by columns yet; group_test.cc runs these kernels with theirs.
+const Names kNoTable = {"groups.kind ends", "groups.kind counts", "groups.kind along_k",
+                        "scale_a_columns true"};
 
 // To see it fail: remove a pool from sanitized_dense(), or "tile.n" from a kind's numbers.
 TEST(pool, covers_every_value_of_every_field_in_what_sanitizers_run) {

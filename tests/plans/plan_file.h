@@ -6,8 +6,8 @@
 //   64x64x100 bf16
 //       misaligned: k = 100 must be ...
 // Keys of a problem: batch a b (=mn: major) lda ldb ldc ldd a_batch b_batch c_batch d_batch.
-// Keys of its epilogue: scale_a scale_b scale_d bias act residual gated row_factors (yes or no) update.
-// Keys of its sums: order (fixed or any) accumulate.
+// Keys of its epilogue: scale_a scale_b scale_d bias act residual gated row_factors (yes or no) update
+// scale_a_ld. Keys of its sums: order (fixed or any) accumulate.
 // - Overrides: schedule tile_m tile_n stages (or ring) cluster (MxN or
 //   MxNxK) store raster group clusters warps w_stages k_groups ctas.
 // - Device: gpu (gpu_names(); before the following), sm_count clusters_of_2 clusters_of_4 clusters_of_8.

@@ -94,6 +94,7 @@ inline KernelConfig config_of(const Problem& problem, const KernelConfig& given)
   config.epilogue = product.epilogue;
   config.conv = kind_of(product.conv);
   if (reads_table(problem)) config.groups = {problem.groups.kind, 128};
+  config.scale_a_columns = scales_by_columns(problem);
   return config;
 }
 

@@ -55,6 +55,18 @@ def test_scaled_products(scales):
         binding.scaled_mm(a, b, sa, sb, None, out, True, None, on_gpu("bf16", (256,)))
 
 
+@pytest.mark.parametrize("ld", [64, 68])
+def test_scales_by_columns(ld):
+    a, b, out = on_gpu("e4m3", (64, 512)), weight("e4m3", 512, 256), on_gpu("bf16", (64, 256))
+    sa, sb = on_gpu("fp32", (64, 4), (1, ld)), on_gpu("fp32", (2, 4))
+    problem = sluice.problem_of(a, b, out, scale_a=sa, scale_b=sb)
+    assert problem.scale_a_ld == ld and f"--scale-a-ld {ld}" in problem.flags()
+    assert launches_of(lambda: binding.scaled_mm(a, b, sa, sb, None, out, False, None, None)) == 1
+    before = sluice.holdings().kernels
+    sluice.prepare(problem)
+    assert sluice.holdings().kernels == before, "it is the call's"
+
+
 def test_linear_of_three_dimensions_with_everything():
     x, w, out = on_gpu("bf16", (2, 32, 512)), on_gpu("bf16", (256, 512)), on_gpu("bf16", (2, 32, 256))
     assert launches_of(lambda: binding.linear(x, w, on_gpu("bf16", (256,)), out, 1, None, on_gpu("bf16", (2, 32, 256)))) == 1

@@ -39,6 +39,27 @@ def test_scales_of_groups(scales):
     assert launches_of(lambda: rows("e4m3", pairs=pairs)) == 1
 
 
+@pytest.mark.parametrize("groups,pitch,scales", [(ENDS, 1, ((64, 4), (1, 64))), (ENDS, 128, ((64, 4), (1, 68))),
+                                                (COUNTS, 16, ((4, 16, 4), (64, 1, 16))), (COUNTS, 16, ((4, 16, 4), (80, 1, 20)))])
+def test_scales_by_columns(groups, pitch, scales):
+    pairs = {f.SCALE_A: on_gpu("fp32", *scales), f.SCALE_B: on_gpu("fp32", (4, 2, 4))}
+    before = sluice.holdings().kernels
+    assert launches_of(lambda: rows("e4m3", groups=groups, pitch=pitch, pairs=pairs)) == 1
+    sluice.prepare(sluice.Problem(64, 256, 512, batch=4, a="e4m3", scale_a="block", scale_b="block", accumulate="fast",
+                                  groups="ends" if groups == ENDS else "counts", group_pitch=pitch, scale_a_ld=scales[1][-1]))
+    assert sluice.holdings().kernels == before + 1, "the same problem, however it is spelled"
+
+
+def test_columns_that_do_not_lie_so_are_refused():
+    for groups, shape, strides in [(ENDS, (64, 4), (1, 60)), (ENDS, (64, 4), (2, 128)), (COUNTS, (64, 4), (1, 64)),
+                                   (COUNTS, (4, 16, 4), (64, 1, 12)), (COUNTS, (4, 16, 4), (100, 1, 16))]:
+        pairs = {f.SCALE_A: on_gpu("fp32", shape, strides), f.SCALE_B: on_gpu("fp32", (4, 2, 4))}
+        with pytest.raises(sluice.InvalidSize) as raised:
+            rows("e4m3", groups=groups, pitch=16, pairs=pairs)
+        assert "row-major or by columns" in str(raised.value) and ".contiguous()" in str(raised.value), raised.value
+        assert ("(4, 16, 4)" in str(raised.value)) == (groups == COUNTS), raised.value
+
+
 def test_both_products_of_an_expert():
     blocks = {f.SCALE_A: on_gpu("fp32", (64, 4)), f.SCALE_B: on_gpu("fp32", (4, 2, 4))}
     quantised = {**blocks, f.GATED: True, f.ACTIVATION: 3, f.OUT: on_gpu("e4m3", (64, 128)), f.SCALE_OUT: on_gpu("fp32", (64, 1))}

@@ -26,6 +26,8 @@ def _product(dice):
                   c=dice.choice((None, None, "bf16", "fp32")), accumulate=dice.choice(("promoted", "fast")) if fp8 else "promoted",
                   gated=dice.random() < 0.2, deterministic=dice.random() < 0.8, update=dice.choice(("set", "set", "add")),
                   scale_d=dice.choice(("none", "tensor")))
+    if fields["scale_a"] == "block" and dice.random() < 0.5:
+        fields["scale_a_ld"] = fields["m"] + dice.choice((0, 4))
     if not fp8:
         fields.update(a_major=dice.choice(("k", "mn")), b_major=dice.choice(("k", "mn")), a_unaligned=dice.random() < 0.2,
                       b_unaligned=dice.random() < 0.2, d_unaligned=dice.random() < 0.2)

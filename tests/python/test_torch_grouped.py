@@ -51,6 +51,9 @@ def on_host(monkeypatch):
         assert a.element_size() == 2 or b.stride(-2) == 1, "fp8 weights have k contiguous"
         wide_a, wide_b = a.double(), b.double()
         scale_a, scale_b = x["scale_a"], x["scale_b"]
+        if scale_a is not None and scale_a.dim() == 3:
+            assert scale_a.stride(1) == 1 and scale_a.shape[:2] == (b.shape[0], x["group_pitch"]) and x["groups"] == 2
+            scale_a = scale_a.reshape(-1, scale_a.shape[2])
         if scale_a is not None and scale_a.dim() == 2 and scale_a.shape[1] > 1:
             wide_a = wide_a * blocks(scale_a.double(), None, a.shape[1])
             wide_b = wide_b * blocks(scale_b.double(), b.shape[2], b.shape[1]).transpose(-2, -1)
@@ -151,6 +154,19 @@ def test_scaled_rows(on_host, kind):
     wanted = expected(x, w.transpose(1, 2), [(0, 5), (5, 5), (5, 20)])
     assert torch.allclose(made.double(), wanted, rtol=1e-6)
     assert st.scaled_grouped_mm(a, b.transpose(1, 2), scale_a, scale_b, ends(1, 2, 3)).dtype is torch.bfloat16
+    if kind == "block":
+        turned = by_columns(scale_a)
+        assert torch.equal(st.scaled_grouped_mm(a, b.transpose(1, 2), turned, scale_b, ends(5, 5, 20), out_dtype=torch.float32), made)
+        assert on_host[-1]["scale_a"] is turned, "not a copy"
+
+
+def by_columns(scales, ld=None):
+    """Returns scales of A as DeepGEMM's quantisers store them: by columns, whose distance is a multiple of 4."""
+    *groups, rows, columns = scales.shape
+    ld = -(-rows // 4) * 4 if ld is None else ld
+    stored = torch.full((*groups, columns, ld), float("nan"))
+    stored[..., :rows] = scales.transpose(-2, -1)
+    return stored[..., :rows].transpose(-2, -1)
 
 
 def of_indices(counts, pitch):
@@ -176,12 +192,15 @@ def test_deep_gemms_contiguous_layout(on_host, counts):
         assert torch.equal(d.isnan().all(1), indices < 0), "rows that pad are not written"
 
 
+@pytest.mark.parametrize("stored", [lambda scales: scales, by_columns, lambda scales: by_columns(scales, 70)],
+                         ids=["rows", "columns", "wide columns"])
 @pytest.mark.parametrize("counts", [[3, 0, 64], [64, 64, 64], [0, 0, 0]])
-def test_deep_gemms_masked_layout(on_host, counts):
+def test_deep_gemms_masked_layout(on_host, counts, stored):
     a, b = bf16(3, 64, 256).to(E4M3), bf16(3, 384, 256).to(E4M3)
     scale_a, scale_b = torch.rand(3, 64, 2) + 0.5, torch.rand(3, 3, 2) + 0.5
     d = poisoned(3, 64, 384)
-    deep_gemm.m_grouped_fp8_gemm_nt_masked((a, scale_a), (b, scale_b), d, ends(*counts), expected_m=8)
+    deep_gemm.m_grouped_fp8_gemm_nt_masked((a, stored(scale_a)), (b, scale_b), d, ends(*counts), expected_m=8)
+    assert on_host[-1]["scale_a"].dim() == (2 if stored(scale_a).is_contiguous() else 3)
     for g, count in enumerate(counts):
         x = a[g].double() * blocks(scale_a[g].double(), None, 256)
         w = b[g].double() * blocks(scale_b[g].double(), 384, 256)

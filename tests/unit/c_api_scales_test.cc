@@ -66,6 +66,29 @@ TEST(CApiScales, blocks_as_deepgemm_and_as_torch_spell_them) {
   expect_modes(problem_with({}, a, {{4, 2}, {1, 4}}), ScaleMode::block, ScaleMode::block);
 }
 
+/// DeepGEMM's quantisers store the scales of A by columns, whose distance is a multiple of 4.
+TEST(CApiScales, blocks_of_a_may_be_stored_by_columns) {
+  const Shape b{{2, 4}, {}};
+  const auto ld_of = [&](const Sizes& sizes, const Shape& a, const Shape& of_b) {
+    const Result<Problem> problem = problem_with(sizes, a, of_b);
+    expect_modes(problem, ScaleMode::block, ScaleMode::block);
+    return problem.ok() ? problem->scale_a_ld : -1;
+  };
+  EXPECT_EQ(ld_of({}, {{64, 4}, {}}, b), 0);
+  EXPECT_EQ(ld_of({}, {{64, 4}, {4, 1}}, b), 0);
+  EXPECT_EQ(ld_of({}, {{64, 4}, {1, 64}}, b), 64);
+  EXPECT_EQ(ld_of({}, {{64, 4}, {1, 100}}, b), 100);
+  EXPECT_EQ(ld_of({.m = 1}, {{1, 4}, {1, 4}}, b), 4);
+  EXPECT_EQ(ld_of({.m = 1}, {{1, 4}, {4, 1}}, b), 0);
+  EXPECT_EQ(ld_of({.m = 3}, {{3, 4}, {1, 4}}, b), 4);
+  // A single column lies the same either way.
+  EXPECT_EQ(ld_of({.m = 64, .n = 256, .k = 128}, {{64, 1}, {1, 64}}, {{2, 1}, {}}), 0);
+  // A vector of scales has no columns.
+  const Result<Problem> vectors = problem_with({}, {{64, 1}, {1, 64}}, {{1, 256}, {}});
+  expect_modes(vectors, ScaleMode::vector, ScaleMode::vector);
+  EXPECT_EQ(vectors->scale_a_ld, 0);
+}
+
 TEST(CApiScales, few_values_are_read_as_blocks_only_beside_blocks) {
   const Sizes short_k{.m = 64, .n = 256, .k = 128};
   expect_modes(problem_with(short_k, {{64, 1}, {}}, {{2, 1}, {}}), ScaleMode::block, ScaleMode::block);
@@ -77,7 +100,9 @@ TEST(CApiScales, few_values_are_read_as_blocks_only_beside_blocks) {
 }
 
 TEST(CApiScales, what_cannot_be_read_is_refused_with_the_way_out) {
-  expect_refused(problem_with({}, {{64, 4}, {1, 64}}, {{2, 4}, {}}), "scale_a.contiguous()");
+  expect_refused(problem_with({}, {{64, 4}, {1, 63}}, {{2, 4}, {}}), "scale_a.contiguous()");
+  expect_refused(problem_with({}, {{64, 4}, {2, 128}}, {{2, 4}, {}}), "row-major or by columns");
+  expect_refused(problem_with({}, {{64, 4}, {5, 1}}, {{2, 4}, {}}), "strides (5, 1)");
   expect_refused(problem_with({}, {{63, 1}, {}}, {{1, 256}, {}}), "(64, 1)");
   expect_refused(problem_with({}, {{64, 4}, {}}, {{1, 256}, {}}),
                  "scale_a holds block scales, so this must too");

@@ -87,6 +87,10 @@ TEST(cli_flags, every_epilogue_and_layout_flag_arrives) {
   EXPECT_EQ(p.b.batch_stride, 8000);
   EXPECT_EQ(p.d.batch_stride, 9000);
   EXPECT_EQ(request->alpha, 2.0f);
+  const auto blocks = parse("64x64x64 --dtype e4m3 --scale-a block --scale-b block --scale-a-ld 68");
+  ASSERT_TRUE(blocks) << blocks.error().message;
+  EXPECT_EQ(blocks->problem.scale_a_ld, 68);
+  EXPECT_FALSE(parse("64x64x64 --dtype e4m3 --scale-a vector --scale-a-ld 68")) << "it has no effect";
 }
 
 TEST(cli_flags, overrides_arrive) {

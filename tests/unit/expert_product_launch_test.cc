@@ -76,6 +76,73 @@ TEST_F(ExpertProductLaunch, passes_factors_of_rows) {
   EXPECT_FALSE(is_plain(prepared(plain).plan().config.schedule));
 }
 
+TEST_F(ExpertProductLaunch, passes_the_distance_of_columns_of_scales) {
+  Problem p = down();
+  p.epilogue.row_factors = false;
+  p.scale_a_ld = 100;
+  const gemm::Kernel kernel = prepared(p);
+  EXPECT_NE(describe(kernel.plan()).find("scales of A by columns ld 100"), std::string::npos)
+      << describe(kernel.plan());
+  EXPECT_TRUE(kernel.plan().config.scale_a_columns);
+  gemm::Args given = args(p);
+  launched(gemm::launch(kernel, given, nullptr), 1);
+  EXPECT_EQ(driver.launch(0).factored.scale_a_ld, 100);
+  EXPECT_EQ(driver.launch(0).params.scale_a, given.scale_a);
+  Problem grouped = in_groups(p);
+  launched(gemm::launch(prepared(grouped), args(grouped), nullptr), 2);
+  EXPECT_EQ(driver.launch(1).grouped.scale_a_ld, 100);
+  grouped.groups = {GroupKind::counts, 24};
+  grouped.scale_a_ld = 24;
+  launched(gemm::launch(prepared(grouped), args(grouped), nullptr), 3);
+  EXPECT_EQ(driver.launch(2).grouped.scale_a_ld, 24);
+  Problem other = p;
+  other.scale_a_ld = 104;
+  EXPECT_EQ(to_string(prepared(other).plan().config), to_string(kernel.plan().config))
+      << "one kernel serves both";
+}
+
+TEST_F(ExpertProductLaunch, keeps_columns_of_scales_apart_from_d) {
+  Problem p = down();
+  p.scale_a_ld = 1024;
+  const gemm::Kernel kernel = prepared(p);
+  gemm::Args given = args(p);
+  given.d = const_cast<float*>(shifted(given.scale_a, 4 * 1024));  // the second column
+  refused(gemm::launch(kernel, given, nullptr), ErrorCode::aliasing, "scale_a");
+  given = args(p), given.scale_a = shifted(given.scale_a, 2);
+  refused(gemm::launch(kernel, given, nullptr), ErrorCode::misaligned, "scale_a");
+  given = args(p), given.scale_a = nullptr;
+  refused(gemm::launch(kernel, given, nullptr), ErrorCode::invalid_pointer, "scale_a is null");
+}
+
+TEST_F(ExpertProductLaunch, of_columns_that_overlap_is_refused) {
+  const auto refuses = [](Problem p, ErrorCode code, const std::string& words) {
+    const Result<Plan> plan = gemm::plan(p, DeviceInfo{});
+    ASSERT_FALSE(plan.ok()) << words;
+    EXPECT_EQ(plan.error().code, code) << plan.error().message;
+    EXPECT_NE(plan.error().message.find(words), std::string::npos) << plan.error().message;
+  };
+  Problem p = in_groups(down());
+  p.groups = {GroupKind::counts, 24};
+  p.scale_a_ld = 23;
+  refuses(p, ErrorCode::invalid_stride,
+          "scale_a_ld = 23 must be 0 (scales by rows), or at least 24, the rows of a group");
+  p = in_groups(down());
+  p.scale_a_ld = 24;
+  refuses(p, ErrorCode::invalid_stride, "at least 96 = m");
+  Problem packed{.m = 4, .n = 128, .k = 128};
+  packed.b.packed = {.type = WeightType::uint4};
+  packed.scale_a_ld = 4;
+  refuses(packed, ErrorCode::invalid_type, "scale_a_ld = 4: with packed weights");
+  const Result<Plan> plan = gemm::plan(down(), DeviceInfo{});
+  ASSERT_TRUE(plan.ok());
+  Plan other = *plan;
+  other.config.scale_a_columns = true;
+  const Result<gemm::Kernel> kernel = gemm::prepare(device(), other);
+  ASSERT_FALSE(kernel.ok());
+  EXPECT_NE(kernel.error().message.find("scale_a_columns must be"), std::string::npos)
+      << kernel.error().message;
+}
+
 TEST_F(ExpertProductLaunch, asks_for_both_arrays_and_keeps_them_apart) {
   Problem p = gate_up();
   p.epilogue.row_factors = true;

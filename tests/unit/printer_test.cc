@@ -128,6 +128,7 @@ TEST(printer, prints_as_many_fields_as_the_type_has) {
                                                           .load_a = sluice::Load::strided,
                                                           .load_b = sluice::Load::strided,
                                                           .groups = {sluice::GroupKind::ends, 128},
+                                                          .scale_a_columns = true,
                                                           .packed = {},
                                                           .norm_a = true,
                                                           .ctas = 1,
@@ -135,13 +136,16 @@ TEST(printer, prints_as_many_fields_as_the_type_has) {
                                                           .k_groups = 1,
                                                           .w_stages = 1})),
             field_count<sluice::KernelConfig>());
-  EXPECT_EQ(printed_fields(to_string(sluice::KernelConfig{})), field_count<sluice::KernelConfig>() - 13)
-      << "no swapped operands, warps, overlap, convolution, strided loads, groups or packed weights";
-  EXPECT_EQ(printed_fields(to_string(sluice::Problem{
-                .conv = {.op = sluice::ConvOp::fprop}, .norm_a = true, .groups = {sluice::GroupKind::ends}})),
+  EXPECT_EQ(printed_fields(to_string(sluice::KernelConfig{})), field_count<sluice::KernelConfig>() - 14)
+      << "no swapped operands, warps, overlap, convolution, strided loads, groups, scales by columns or "
+         "packed weights";
+  EXPECT_EQ(printed_fields(to_string(sluice::Problem{.conv = {.op = sluice::ConvOp::fprop},
+                                                     .norm_a = true,
+                                                     .groups = {sluice::GroupKind::ends},
+                                                     .scale_a_ld = 4})),
             field_count<sluice::Problem>());
-  EXPECT_EQ(printed_fields(to_string(sluice::Problem{})), field_count<sluice::Problem>() - 3)
-      << "no convolution, norm or groups";
+  EXPECT_EQ(printed_fields(to_string(sluice::Problem{})), field_count<sluice::Problem>() - 4)
+      << "no convolution, norm, groups or scales by columns";
   EXPECT_EQ(printed_fields(to_string(sluice::WorkSplit{})), field_count<sluice::WorkSplit>());
   EXPECT_EQ(field_count<sluice::WorkSplit>(), 5);  // tests field_count() itself
 }

@@ -237,6 +237,13 @@ TEST(tuner_recipe, tells_apart_what_costs_more) {
   EXPECT_EQ(recipe_of(plain).sums, Sums::fast) << "the key that all records of 16 bits have";
   EXPECT_NE(recipe_of(promoted), recipe_of(block));
   EXPECT_EQ(recipe_of(block).sums, Sums::block);
+  Problem columns = block;
+  columns.scale_a_ld = columns.m;
+  EXPECT_NE(recipe_of(block), recipe_of(columns));
+  EXPECT_EQ(recipe_of(example_of(recipe_of(columns))), recipe_of(columns));
+  Problem apart = columns;
+  apart.scale_a_ld += 4;
+  EXPECT_EQ(recipe_of(columns), recipe_of(apart));
   for (const Problem& p : {promoted, block}) EXPECT_EQ(recipe_of(example_of(recipe_of(p))), recipe_of(p));
   EXPECT_EQ(recipe_of(block), recipe_of([&] {
               Problem p = block;

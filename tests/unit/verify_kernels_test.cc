@@ -176,6 +176,20 @@ TEST(verify_kernels, see_a_block_scale_that_belongs_to_the_next_block) {
   EXPECT_EQ(data.check(Judge::bounded).wrong, 3u * 72u);
 }
 
+TEST(verify_kernels, see_a_block_scale_by_columns_that_belongs_to_the_next_row) {
+  Problem p{.m = 3, .n = 200, .k = 256, .a = {.type = DType::e4m3}, .b = {.type = DType::e4m3}};
+  p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::block;
+  p.scale_a_ld = 4;
+  HostData data(p, positive_data(p, 1));  // all scales are 1
+  data.multiply();
+  EXPECT_EQ(data.check(Judge::bounded).wrong, 0u);
+  float* const scales = reinterpret_cast<float*>(data.operand(5));
+  scales[3] = 2.0f;  // a gap
+  EXPECT_EQ(data.check(Judge::bounded).wrong, 0u);
+  scales[4 + 1] = 2.0f;  // scales row 1 from k = 128 on
+  EXPECT_EQ(data.check(Judge::bounded).wrong, 200u);
+}
+
 TEST(verify_kernels, judge_scales_of_d_and_factors_of_rows) {
   for (const bool gated : {false, true})
     for (const bool blocks : {false, true})

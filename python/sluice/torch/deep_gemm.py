@@ -2,7 +2,7 @@
 """DeepGEMM's signatures, computed by sluice: ``import sluice.torch.deep_gemm as deep_gemm``.
 
 Only block-scaled FP8 is supported: fp32 scales per 1x128 of A and per 128x128 of B. Scales of A are row-major, as the cast
-functions of this module write them. Scales that were transposed for DeepGEMM's TMA loads raise an error that names the remedy.
+functions of this module write them, or stored by columns, as DeepGEMM's TMA loads want them (strides ``(1, ld)``); their strides tell.
 """
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _masked(a: Tensor, b: Tensor, d: Tensor, counts: Tensor, *scales: Tensor) ->
             raise InvalidSize(f"{name} has shape {tuple(x.shape)} and must have three dimensions: groups x m x columns")
         if counts.dim() != 1 or x.shape[0] != counts.shape[0]:
             raise InvalidSize(f"{name} has shape {tuple(x.shape)} and masked_m {tuple(counts.shape)}: they must have one number of groups")
-    merged = [_merged(x) for x in scales[:1]]
+    merged = [_merged_scales(x) for x in scales[:1]]
     _grouped(_merged(a), b, _merged(d), counts, [*merged, *scales[1:]], groups=COUNTS, pitch=max(a.shape[1], 1))
 
 
@@ -160,6 +160,12 @@ def _merged(x: Tensor) -> Tensor:
     except RuntimeError:
         raise InvalidStride(f"a tensor of shape {tuple(x.shape)} and strides {x.stride()} cannot be seen as one matrix of rows: pass "
                             "x.contiguous() (nothing is copied silently)") from None
+
+
+def _merged_scales(x: Tensor) -> Tensor:
+    """Returns groups x m x blocks of scales as a product of groups takes them: merged, or as they are if each group's lie by columns."""
+    by_columns = x.dim() == 3 and x.shape[0] > 1 and x.stride(1) == 1 and x.stride(0) != x.shape[1] * x.stride(1)
+    return x if by_columns else _merged(x)
 
 
 @op(input="x")

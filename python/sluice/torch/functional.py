@@ -34,8 +34,9 @@ def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bi
 
     - ``mat_a`` is m x k row-major, ``mat_b`` is k x n column-major (``weight.t()``).
     - The shapes of ``scale_a`` and ``scale_b`` select the kind of scale. One value each: per tensor. ``(m, 1)`` and ``(1, n)``: per
-      row of A and column of B. ``(m, ceil(k/128))`` and ``(ceil(n/128), ceil(k/128))``: per block, row-major; ``scale_b`` may
-      also be the ``.t()`` of such a matrix.
+      row of A and column of B. ``(m, ceil(k/128))`` and ``(ceil(n/128), ceil(k/128))``: per block, row-major. ``scale_a`` may
+      also be stored by columns, with strides ``(1, ld)``, as torch and DeepGEMM want it; ``scale_b`` may also be the ``.t()`` of
+      such a matrix.
     - ``out_dtype`` is the type of ``mat_a`` by default, as in torch.
     - ``use_fast_accum``: True leaves sums in the tensor core. False adds them to fp32 registers every 128 of k.
     - ``c``: a residual, m x n in 16 bits or fp32, added before the result is rounded. It may be ``out`` itself.

@@ -188,7 +188,8 @@ def scaled_grouped_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Te
     - ``mat_a`` is rows x k, row-major. ``mat_b`` is groups x k x n with k contiguous (``weight.transpose(-2, -1)``).
     - The shapes of ``scale_a`` and ``scale_b`` select the kind of scale. One value each. ``(rows,)`` or ``(rows, 1)`` and
       ``(groups, n)``: per row, and per column of each group. ``(rows, ceil(k/128))`` and ``(groups, ceil(n/128), ceil(k/128))``: per
-      block, row-major; ``scale_b`` may also be the ``.transpose(-2, -1)`` of such a tensor.
+      block, row-major. ``scale_a`` may also be stored by columns, with strides ``(1, ld)``, as DeepGEMM wants it; ``scale_b`` may
+      also be the ``.transpose(-2, -1)`` of such a tensor.
     - ``offs``, ``bias``, ``zero_rest``: as for ``grouped_mm``. ``out_dtype``: bf16 by default, as in torch.
     - ``use_fast_accum``, ``c``, ``activation``, ``gated``, ``scale_d``: as for ``scaled_mm``. With block scales ``gated`` needs an n that
       is a multiple of 256.

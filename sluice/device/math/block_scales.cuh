@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block scales on their way from the caller's row-major arrays to the accumulators. Two warps copy the scales
+// Block scales on their way from the caller's arrays to the accumulators. Two warps copy the scales
 // of a k-tile (128 of k) to shared memory for each stage (ScaleLoader); math warps read them there
 // (ScaleReader). A slot holds one scale per row of the CTA tile, followed by one per part of its columns. A
 // part lies within a single 128-column block of B; a gated tile has parts of both halves
@@ -16,7 +16,8 @@ namespace sluice {
 /// One of the kScaleWarps warps that copy: each has an equal share of the rows, and all lanes take part. TMA
 /// cannot copy scales, because a row of them need not be a multiple of 16 bytes. cp.async would copy word by
 /// word and take shared memory bandwidth from the tensor cores (docs/findings/promotion.md). So plain loads
-/// fetch four k-tiles at once into registers, where they stay until their stages are free.
+/// fetch four k-tiles at once into registers, where they stay until their stages are free. Scales of A by
+/// columns (scale_a_columns) take a load per k-tile and row, of which a warp's lie side by side.
 template <KernelConfig kConfig>
 class ScaleLoader {
  public:
@@ -26,15 +27,20 @@ class ScaleLoader {
     k_blocks_ = params.grid.k_tiles;
     first_row_ = warp * kConfig.tile.m / kScaleWarps + lane;
     // Rows and columns outside the matrix use the scales of the last ones; their sums are not stored.
+    if constexpr (kConfig.scale_a_columns) {
+      find_columns(params, tile);
+    } else {
 #pragma unroll
-    for (int i = 0; i < kRowsPerLane; ++i) {
-      const int row = min(tile.m_offset + first_row_ + 32 * i, params.m - 1);
-      sources_[i] = params.scale_a + (i64{row_matrix_of<kConfig>(tile)} * params.m + row) * k_blocks_;
+      for (int i = 0; i < kRowsPerLane; ++i) {
+        const int row = min(tile.m_offset + first_row_ + 32 * i, params.m - 1);
+        sources_[i] = params.scale_a + (i64{row_matrix_of<kConfig>(tile)} * params.m + row) * k_blocks_;
+      }
     }
     const int blocks = ceil_div(params.n, kScaleBlock);
     const int block = scale_block_of(kConfig, params.n, tile.n_offset, lane);
     sources_[kRowsPerLane] = params.scale_b + (i64{tile.batch} * blocks + block) * k_blocks_;
-    aligned_ = k_blocks_ % kRun == 0 && reinterpret_cast<u64>(params.scale_a) % 16 == 0 &&
+    aligned_ = k_blocks_ % kRun == 0 &&
+               (kConfig.scale_a_columns || reinterpret_cast<u64>(params.scale_a) % 16 == 0) &&
                reinterpret_cast<u64>(params.scale_b) % 16 == 0;
     is_first_ = true;
   }
@@ -63,15 +69,46 @@ class ScaleLoader {
     float values[kRun];
   };
 
+  /// Finds the lane's rows in the matrix of scales by columns: the batch's, or with counts the group's.
+  /// Scales outside are zeros: there is no register for a pointer to each row.
+  SLUICE_DEVICE void find_columns(const GemmParams& params, const Tile& tile) {
+    i64 matrix = row_matrix_of<kConfig>(tile);
+    int first = 0, end = params.m;  // rows of A
+    if constexpr (reads_table(kConfig)) {
+      const GroupedParams& grouped = static_cast<const GroupedParams&>(params);
+      column_ld_ = grouped.scale_a_ld;
+      if constexpr (kConfig.groups.kind == GroupKind::counts) {
+        matrix = tile.batch;
+        first = tile.batch * grouped.group_pitch;  // at most m, for the group has a row
+        end = first + min(grouped.group_pitch, params.m - first);
+      }
+    } else {
+      column_ld_ = static_cast<const FactoredParams&>(params).scale_a_ld;
+    }
+    const int row = tile.m_offset + first_row_;
+    rows_left_ = end - row;
+    sources_[0] = params.scale_a + (matrix * k_blocks_ * column_ld_ + row - first);
+#pragma unroll
+    for (int i = 0; i < kRowsPerLane; ++i) runs_[i] = {};
+  }
   /// Loads the runs that begin at `first`. These warps compete with math warps for issue slots, so the code
   /// has only one branch and no address arithmetic for single words. Scales past the end are not read.
   SLUICE_DEVICE void load(int first) {
+    if constexpr (kConfig.scale_a_columns) {
+      const float* column = sources_[0] + first * column_ld_;
+#pragma unroll
+      for (int j = 0; j < kRun; ++j, column += column_ld_)
+#pragma unroll
+        for (int i = 0; i < kRowsPerLane; ++i)
+          if (first + j < k_blocks_ && 32 * i < rows_left_) runs_[i].values[j] = column[32 * i];
+    }
+    constexpr int kBegin = kConfig.scale_a_columns ? kRowsPerLane : 0;  // the sources that are left
     if (aligned_) {
 #pragma unroll
-      for (int i = 0; i < kSources; ++i) runs_[i] = *reinterpret_cast<const Run*>(sources_[i] + first);
+      for (int i = kBegin; i < kSources; ++i) runs_[i] = *reinterpret_cast<const Run*>(sources_[i] + first);
     } else {
 #pragma unroll
-      for (int i = 0; i < kSources; ++i)
+      for (int i = kBegin; i < kSources; ++i)
 #pragma unroll
         for (int j = 0; j < kRun; ++j)
           if (first + j < k_blocks_) runs_[i].values[j] = sources_[i][first + j];
@@ -85,6 +122,9 @@ class ScaleLoader {
   }
 
   const float* sources_[kSources];
+  // With scale_a_columns, whose first source is that of the lane's first row.
+  i64 column_ld_;
+  int rows_left_;  // from the first row to the end of the matrix
   int k_blocks_, first_row_;
   bool aligned_, is_first_;
   Run runs_[kSources];

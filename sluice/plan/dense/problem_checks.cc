@@ -3,6 +3,8 @@
 // overflows.
 #include <sluice/plan/dense/problem_checks.h>
 
+#include <algorithm>
+
 #include <sluice/kernels/registry.h>
 #include <sluice/plan/dense/conv_checks.h>
 #include <sluice/plan/field_checks.h>
@@ -152,6 +154,27 @@ Result<void> check_results(const Problem& p) {
   return {};
 }
 
+/// Checks the scales of A that are stored by columns. Call behind the checks of sizes, groups and scales.
+Result<void> check_scale_columns(const Problem& p) {
+  if (!scales_by_columns(p)) return {};
+  const std::string given = "scale_a_ld = " + std::to_string(p.scale_a_ld);
+  if (!is_block_scaled(p.epilogue))
+    return Error{ErrorCode::invalid_argument,
+                 given + " and scale_a is " + name_of(p.epilogue.scale_a) +
+                     ": only block scales are stored by columns; leave it out, or set scale_a to block"};
+  const i64 rows = scale_a_rows(p), columns = scale_a_matrices(p) * scale_blocks(p.k);
+  if (p.scale_a_ld < std::max<i64>(rows, 1))
+    return Error{ErrorCode::invalid_stride, given + " must be 0 (scales by rows), or at least " +
+                                                std::to_string(std::max<i64>(rows, 1)) +
+                                                (groups_have_scales(p) ? ", the rows of a group" : " = m") +
+                                                ": columns of scale_a would overlap"};
+  if (i64 all = 0; !multiply(p.scale_a_ld, columns, all) || !multiply(all, bytes_of(DType::fp32), all))
+    return Error{ErrorCode::invalid_size,
+                 "scale_a spans more than 2^63 bytes (" + given + ", " + std::to_string(columns) +
+                     " columns): move the columns closer together, or split the problem"};
+  return {};
+}
+
 Result<void> check_types(const Problem& p) {
   const std::string a = name_of(p.a.type), b = name_of(p.b.type), d = name_of(p.d.type);
   if (!is_input(p.a.type) || !is_input(p.b.type))
@@ -192,6 +215,7 @@ Result<void> check_types(const Problem& p) {
           "update is add and there is a bias or activation: it must be D += the scaled product; use "
           "residual C with beta for more");
   }
+  SLUICE_TRY(check_scale_columns(p));
   SLUICE_TRY(check_results(p));
   SLUICE_TRY(check_gated(p));
   if (!gemm_supports(p)) return bad_type("no kernel takes " + a + " x " + b + " -> " + d);

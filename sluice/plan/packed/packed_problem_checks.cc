@@ -212,6 +212,9 @@ Result<void> check_unused(const Problem& p) {
     return Error{ErrorCode::invalid_size, "batch = " + std::to_string(p.batch) +
                                               " must be 1: the weights are packed; launch one product each"};
   if (is_conv(p.conv)) return refuse("a convolution's filters cannot be packed: leave out b.packed");
+  if (scales_by_columns(p))
+    return refuse("scale_a_ld = " + std::to_string(p.scale_a_ld) +
+                  ": with packed weights there are no block scales; leave it out");
   if (p.a.major != Major::k || p.b.major != Major::k || p.c.major != Major::k || p.d.major != Major::k)
     return refuse("a matrix is mn-major: with packed weights all must be k-major; store rows of k");
   if (p.b.ld != 0)

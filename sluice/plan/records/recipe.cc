@@ -3,6 +3,8 @@
 // affects the recipe.
 #include <sluice/plan/records/recipe.h>
 
+#include <algorithm>
+
 #include <sluice/kernels/registry.h>
 #include <sluice/plan/dense/problem_checks.h>
 #include <sluice/plan/hash.h>
@@ -133,7 +135,8 @@ Recipe recipe_of(const Problem& problem) {
           .strided_a = load_of(p.a, p.m, p) == Load::strided,
           .strided_b = load_of(p.b, p.n, p) == Load::strided,
           .conv = recipe_of(p.conv),
-          .groups = p.groups.kind};
+          .groups = p.groups.kind,
+          .scale_columns = scales_by_columns(p)};
 }
 
 Recipe step_recipe_of(const Problem& problem) {
@@ -154,6 +157,7 @@ Problem example_of(const Recipe& r) {
   p.d.type = r.d;
   p.accumulate = r.sums == Sums::promoted ? Accumulate::promoted : Accumulate::fast;
   if (r.sums == Sums::block) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::block;
+  if (r.scale_columns) p.scale_a_ld = std::max<i64>(r.m, 1);
   if (r.vectors) p.epilogue.scale_a = ScaleMode::vector;
   p.epilogue.bias = r.bias;
   p.epilogue.update = r.adding == Adding::none ? Update::set : Update::add;
@@ -197,6 +201,7 @@ std::size_t hash_of(const Recipe& r) {
                   i64{r.strided_a},
                   i64{r.strided_b},
                   static_cast<i64>(r.groups),
+                  i64{r.scale_columns},
                   static_cast<i64>(r.conv.op),
                   r.conv.channels,
                   r.conv.size[0],

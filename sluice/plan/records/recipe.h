@@ -6,7 +6,8 @@
 // - the accumulation mode (registers, extra additions), and whether TMA can load A and B and store D
 //   (strides, addresses);
 // - the cost of the epilogue; whether slices are added to D, in order or in any order;
-// - gating, which halves the outputs and needs tiles of whole groups of 16 columns.
+// - gating, which halves the outputs and needs tiles of whole groups of 16 columns;
+// - whether block scales of A lie by columns, which the load warps read in other pieces.
 //
 // It does not hold:
 // - a scale of D (one load, one multiplication), and scales per tensor (two scalar loads per thread);
@@ -64,6 +65,7 @@ struct Recipe {
   bool strided_a = false, strided_b = false;  // no TMA for an operand
   ConvRecipe conv{};
   GroupKind groups = GroupKind::none;  // `batch` groups of rows; where they lie changes little
+  bool scale_columns = false;          // block scales of A are stored by columns
   // Packed weights; none: B is not packed. The format decides bytes and instructions.
   WeightType weights = WeightType::none;
   int group = 0;

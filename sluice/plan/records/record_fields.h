@@ -98,6 +98,7 @@ void recipe_fields(Visitor& v, Values& recipe) {
   v.flag_if("strided_b", recipe.strided_b);
   conv_fields(v, recipe.conv);
   v.choice_or("groups", GroupKind::none, recipe.groups);
+  v.flag_if("scale_columns", recipe.scale_columns);
 }
 
 /// Visits the choice of a kernel for packed weights, in the words of that kernel. The planner checks ranges.

@@ -153,7 +153,8 @@ struct FieldsOf<Problem> {
                                             field("deterministic", &Problem::deterministic),
                                             younger("conv", &Problem::conv),
                                             younger("norm_a", &Problem::norm_a),
-                                            younger("groups", &Problem::groups)};
+                                            younger("groups", &Problem::groups),
+                                            younger("scale_a_ld", &Problem::scale_a_ld)};
 };
 
 template <>
@@ -185,6 +186,7 @@ struct FieldsOf<KernelConfig> {
                                             younger("load_a", &KernelConfig::load_a),
                                             younger("load_b", &KernelConfig::load_b),
                                             younger("groups", &KernelConfig::groups),
+                                            younger("scale_a_columns", &KernelConfig::scale_a_columns),
                                             younger("packed", &KernelConfig::packed),
                                             younger("norm_a", &KernelConfig::norm_a),
                                             younger("k_groups", &KernelConfig::k_groups),

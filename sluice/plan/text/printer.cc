@@ -65,6 +65,7 @@ std::string describe_problem(const Problem& p) {
                          (p.d.unaligned ? " unaligned" : "");
   if (p.epilogue.residual)
     matrices += std::string(", C ") + name_of(p.epilogue.c_type) + " ld " + std::to_string(p.c.ld);
+  if (scales_by_columns(p)) matrices += ", scales of A by columns ld " + std::to_string(p.scale_a_ld);
   const std::string epilogue = short_epilogue(p.epilogue);
   const std::string sums =
       is_fp8(p.a.type) ? std::string(", accumulate ") + name_of(p.accumulate) : std::string();
@@ -102,6 +103,7 @@ std::string short_name(const KernelConfig& c) {
   // Tile, cluster and majors are those of the swapped product, B times A.
   if (is_swapped(c)) out += " swapped";
   if (c.promotes) out += " promoted";
+  if (c.scale_a_columns) out += " scale_a:columns";
   if (c.store != StorePath::tma) out += std::string(" ") + name_of(c.store);
   if (c.combine != Combine::none) out += std::string(" ") + name_of(c.combine);
   return out + overlap_words(c.overlap) + short_epilogue(c.epilogue);

@@ -5,6 +5,7 @@
 
 #include <sluice/plan.h>
 #include <sluice/plan/text/packed_units.h>
+#include <sluice/spec/params.h>
 
 namespace sluice {
 
@@ -19,7 +20,7 @@ std::string wgmma_include(int columns) {
 /// Returns the type of the kernel's parameter.
 const char* params_type(const KernelConfig& config) {
   if (reads_table(config)) return "sluice::GroupedParams";
-  if (config.epilogue.row_factors) return "sluice::FactoredParams";
+  if (takes_factors(config)) return "sluice::FactoredParams";
   if (config.conv.op == ConvOp::none) return "sluice::GemmParams";
   return config.conv.phased ? "sluice::PhasedParams" : "sluice::ConvParams";
 }

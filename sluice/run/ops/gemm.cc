@@ -123,6 +123,7 @@ std::size_t key_hash(const Problem& p) {
                   i64{p.norm_a},
                   static_cast<i64>(p.groups.kind),
                   p.groups.pitch,
+                  p.scale_a_ld,
                   static_cast<i64>(p.epilogue.bias)});
 }
 
@@ -248,8 +249,11 @@ Result<void> Gemm::enqueue(const Prepared<Gemm>& kernel, const BoundCall& call, 
     grouped.group_pitch = kernel.plan.problem.groups.pitch;
     grouped.group_total = static_cast<int>(group_total(kernel.plan.problem));
     grouped.row_factors = args.row_factors;
-  } else if (kernel.plan.config.epilogue.row_factors) {
-    std::launder(reinterpret_cast<FactoredParams*>(copied))->row_factors = args.row_factors;
+    grouped.scale_a_ld = kernel.plan.problem.scale_a_ld;
+  } else if (takes_factors(kernel.plan.config)) {
+    auto& factored = *std::launder(reinterpret_cast<FactoredParams*>(copied));
+    factored.row_factors = args.row_factors;
+    factored.scale_a_ld = kernel.plan.problem.scale_a_ld;
   }
   const DriverApi& api = kernel.api();
   SLUICE_TRY(set_addresses(api, params, kernel, args));

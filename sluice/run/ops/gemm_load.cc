@@ -49,6 +49,8 @@ Result<void> check_choice(const Problem& checked, const Plan& plan) {
     return invalid("the epilogue must be that of the problem");
   if (c.combine == Combine::add && p.deterministic)
     return invalid("combine = add adds the parts of a tile in any order: ask for deterministic = false");
+  if (c.scale_a_columns != scales_by_columns(p))
+    return invalid("scale_a_columns must be whether the problem has a scale_a_ld");
   if (c.load_a != load_of(p.a, p.m, p) || c.load_b != load_of(p.b, p.n, p))
     return invalid("load_a and load_b must be those of the problem's strides and addresses");
   if (const KernelConfig promised = as_promised(c, p); !(c == promised))
@@ -183,7 +185,8 @@ Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspac
          .without = for_epilogue},
         {column_vectors(p) * p.n});
   o.add({.name = "scale_a", .type = DType::fp32, .used = scale_a_count(p) > 0, .without = for_epilogue},
-        {scale_a_count(p)});
+        scales_by_columns(p) ? Extents{scale_a_rows(p), scale_a_matrices(p) * scale_blocks(p.k), p.scale_a_ld}
+                             : Extents{scale_a_count(p)});
   o.add({.name = "scale_b",
          .role = Role::weight,
          .type = DType::fp32,
