@@ -91,7 +91,7 @@ void add_problem_flags(CLI::App& app, ProblemFlags& f) {
   add("--scale-b", f.scale_b, "none, tensor, vector (one a column), block (one for 128 x 128)");
   add_flag("--bias", f.bias, "Add one value a column");
   add("--bias-type", f.bias_type, "bf16, fp16, fp32");
-  add("--activation", f.activation, "none, relu, gelu, silu");
+  add("--activation", f.activation, "none, relu, gelu, silu; with --gated also clamped_swiglu, gpt-oss's");
   add_flag("--residual", f.residual, "Add beta * C");
   add_flag("--gated", f.gated, "D (m x n / 2) = activation(first half of the columns) * second half");
   add("--scale-d", f.scale_d,

@@ -59,6 +59,11 @@ constexpr void add_experts(ConfigList& list) {
     swiglu.bias = Bias::column;
     swiglu.row_factors = true;
     add(problem(e4m3, e4m3, swiglu), base);
+    swiglu.activation = Activation::clamped_swiglu;
+    add(problem(e4m3, e4m3, swiglu), base);
+    swiglu.row_factors = false;
+    swiglu.scale_d = ScaleMode::none;
+    add(problem(e4m3, bf16, swiglu), base);
 
     Epilogue quantised = blocks;
     quantised.scale_d = ScaleMode::block;

@@ -269,7 +269,8 @@ HostProblem::Judged HostProblem::judged(const ElementIndex& at, const HostBuffer
   Bounded value = bounded(at);
   value.error *= kLargestSlope;
   if (p.epilogue.gated) {
-    const Bounded up = bounded({at.batch, at.row, at.column + p.n / 2});
+    Bounded up = bounded({at.batch, at.row, at.column + p.n / 2});
+    if (clamps(p.epilogue.activation)) up.most += 1;
     value.error = value.error * (up.most + up.error) + value.most * up.error;
   }
   if (p.epilogue.row_factors) value.error *= std::abs(double{row_factors_[static_cast<size_t>(at.row)]});

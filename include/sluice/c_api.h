@@ -55,6 +55,7 @@ typedef enum {
   SLUICE_RELU,
   SLUICE_GELU,
   SLUICE_SILU,
+  SLUICE_CLAMPED_SWIGLU, /* only with gated */
   SLUICE_ACTIVATIONS
 } sluice_activation;
 typedef enum { SLUICE_NO_SCALE, SLUICE_SCALE_TENSOR, SLUICE_SCALE_VECTOR, SLUICE_SCALE_BLOCK } sluice_scale;

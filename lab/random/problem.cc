@@ -138,6 +138,7 @@ Problem random_problem(const RandomSpec& spec, int index) {
       group_rows(dice, p);
   }
   if (is_block_scaled(e) && dice.one_in(2)) scale_by_columns(dice, p);
+  if (e.gated && !spec.exact && dice.one_in(4)) e.activation = Activation::clamped_swiglu;
   return p;
 }
 

@@ -84,7 +84,8 @@ class Problem:
       a scale for each 128 columns of a row of an e4m3 D, and writes it beside D (docs/groups.md).
     - ``row_factors`` = False: True multiplies each row of the result by an fp32.
     - ``bias`` = None: the type of a bias with one value per column of A B.
-    - ``activation`` = "none", "relu", "gelu" (the exact one) or "silu".
+    - ``activation`` = "none", "relu", "gelu" (the exact one) or "silu". With ``gated`` also "clamped_swiglu", that of gpt-oss:
+      g * sigmoid(1.702 g) * (u + 1), of a gate g of at most 7 and an up u in -7..7.
     - ``gated`` = False: True makes D m x n / 2, the activation of the first half of the columns times the second half.
     - ``c`` = None: the type of a residual C, which is added.
     - ``accumulate`` = "promoted": the tensor core's sums of fp8 products are added to fp32 registers every 128 of k. "fast"

@@ -36,9 +36,10 @@ from .formats import WeightFormat
 from .torch._library import scales_shape
 from .torch.nn import RECIPES, Linear, LinearPacked, check_options, convert_
 from .torch.packed_linear import PACKED_RECIPES
+from .transformers_experts import arrange_experts
 from .transformers_experts import register as _register_experts
 
-__all__ = ["SluiceConfig", "SluiceQuantizer"]
+__all__ = ["SluiceConfig", "SluiceQuantizer", "arrange_experts"]
 
 NAME = "sluice"
 _OFF_THE_GPU = ("cpu", "disk", "meta")

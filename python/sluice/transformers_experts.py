@@ -6,9 +6,13 @@
 
 No host waits for the number of tokens that an expert gets, so generation can be captured in CUDA graphs. Training works too; its
 gathering and adding are then torch's. Activations, gates and norms other than SwiGLU are the model's own modules, between the products.
+
+gpt-oss stores gate and up as alternating columns. ``arrange_experts(model)`` stores them as halves, once, and then its clamped SwiGLU is
+in the kernel of the first product.
 """
 from __future__ import annotations
 
+import types
 from typing import Any, Optional, Tuple
 
 import torch
@@ -17,6 +21,8 @@ from torch import Tensor
 from .torch import grouped_mm, moe
 
 NAME = "sluice"
+CLAMPED = (1.702, 7.0)
+"""The slope and the limit of the kernels' clamped SwiGLU, those of gpt-oss."""
 
 
 def register() -> None:
@@ -38,6 +44,46 @@ def _is_plain_swiglu(self: torch.nn.Module) -> bool:
             and type(owner.act_fn).__name__ in ("SiLUActivation", "SiLU"))
 
 
+def _apply_gate_of_halves(self: Any, gate_up: Tensor) -> Tensor:
+    """gpt-oss's ``_apply_gate`` for gate and up that are stored as halves."""
+    gate, up = gate_up.chunk(2, -1)
+    gate, up = gate.clamp(max=self.limit), up.clamp(min=-self.limit, max=self.limit)
+    return (up + 1) * (gate * torch.sigmoid(gate * self.alpha))
+
+
+def _is_clamped_swiglu(owner: Any) -> bool:
+    """Returns whether the module is one that ``arrange_experts`` arranged, with the kernels' constants."""
+    gate = getattr(owner._apply_gate, "__func__", None) if owner.has_gate else None
+    return gate is _apply_gate_of_halves and (owner.alpha, owner.limit) == CLAMPED
+
+
+def _as_halves(parameter: torch.nn.Parameter) -> torch.nn.Parameter:
+    """Returns the parameter with the alternating entries of its last dimension as halves. That of a matrix is the strided one then."""
+    with torch.no_grad():
+        arranged = torch.cat((parameter[..., ::2], parameter[..., 1::2]), -1)
+        if arranged.dim() == 3:
+            arranged = arranged.transpose(-2, -1).contiguous().transpose(-2, -1)
+    return torch.nn.Parameter(arranged, requires_grad=parameter.requires_grad)
+
+
+def arrange_experts(model: torch.nn.Module) -> int:
+    """Stores gate and up of gpt-oss's experts as halves, matrix by matrix, and returns how many modules it has arranged. Call it once
+    after loading. The model computes the same with every ``experts_implementation``; a module arranged before is left alone.
+
+    Parameters are new, so make an optimizer afterwards. A state dict has halves too: load one that was saved before in front of the call.
+    """
+    arranged = 0
+    for module in model.modules():
+        if type(module).__name__ != "GptOssExperts" or getattr(module._apply_gate, "__func__", None) is _apply_gate_of_halves:
+            continue
+        owner: Any = module
+        for name in ("gate_up_proj", "gate_up_proj_bias"):
+            setattr(owner, name, _as_halves(getattr(owner, name)))
+        owner._apply_gate = types.MethodType(_apply_gate_of_halves, owner)
+        arranged += 1
+    return arranged
+
+
 def _weights(owner: Any, name: str) -> Tuple[Tensor, Optional[Tensor]]:
     """Returns the weights of a product as experts x inputs x outputs, and their bias."""
     weight = getattr(owner, name)
@@ -52,6 +98,10 @@ def experts_forward(self: torch.nn.Module, hidden_states: Tensor, top_k_index: T
         biases = {"bias_13": owner.gate_up_proj_bias, "bias_2": owner.down_proj_bias} if owner.has_bias else {}
         return moe.experts(hidden_states, top_k_index, top_k_weights, owner.gate_up_proj, owner.down_proj,  # type: ignore[no-any-return]
                            **biases)
+    if _is_clamped_swiglu(owner):
+        return moe.experts(hidden_states, top_k_index, top_k_weights, owner.gate_up_proj.transpose(-2, -1),  # type: ignore[no-any-return]
+                           owner.down_proj.transpose(-2, -1), bias_13=owner.gate_up_proj_bias, bias_2=owner.down_proj_bias,
+                           activation="clamped_swiglu")
     ends, row_of_slot, token_of_row = moe.route(top_k_index, owner.num_experts)
     up, up_bias = _weights(owner, "gate_up_proj" if owner.has_gate else "up_proj")
     down, down_bias = _weights(owner, "down_proj")

@@ -7,6 +7,7 @@
 
 #include <sluice/kernels/verify_conv.h>
 #include <sluice/kernels/verify_model.h>
+#include <sluice/kernels/verify_activation.cuh>
 
 namespace sluice::verify {
 
@@ -57,16 +58,6 @@ SLUICE_DEVICE void load_operand(double (&to)[kCheckTile][kCheckTile + kPad], con
                                       : k * x.ld + row;
     to[k_in][row_in] = element == kOutside ? 0.0 : load(x.type, base, element);
   }
-}
-
-SLUICE_DEVICE double activated(Activation activation, double x) {
-  switch (activation) {
-    case Activation::none: return x;
-    case Activation::relu: return x > 0.0 || is_nan(x) ? x : 0.0;
-    case Activation::gelu: return 0.5 * x * erfc(-x * 0.7071067811865476);
-    case Activation::silu: return x / (1.0 + exp(-x));
-  }
-  return x;
 }
 
 /// One thread's results for all its elements, added to the log once.
@@ -161,7 +152,15 @@ SLUICE_DEVICE Expected epilogue(const CheckParams& p, const Sum* sums, i64 batch
     out.bias = kSteepestGelu * out.bias + slack;
     out.variance *= kSteepestGelu * kSteepestGelu;
   }
-  if (e.gated) out = gated(out, before_activation(p, sums[1], batch, row, column + p.problem.n / 2), smooth);
+  if (e.gated) {
+    Expected up = before_activation(p, sums[1], batch, row, column + p.problem.n / 2);
+    up.value = second_factor(e.activation, up.value);
+    if (clamps(e.activation)) {  // the sum with 1 rounds
+      up.bound += power_of_two(-24) * fabs(up.value);
+      up.bias += power_of_two(-24) * fabs(up.value);
+    }
+    out = gated(out, up, smooth);
+  }
   if (e.row_factors) {
     const double factor = p.row_factors[row];
     out.value *= factor;

@@ -26,8 +26,18 @@ double activate(Activation activation, double x) {
     case Activation::relu: return x < 0.0 ? 0.0 : x;  // `x > 0 ? x : 0` would turn NaN into 0
     case Activation::gelu: return 0.5 * x * std::erfc(-x * 0.70710678118654752440);
     case Activation::silu: return x / (1.0 + std::exp(-x));
+    case Activation::clamped_swiglu: {
+      const double gate = x > double{kClampLimit} ? double{kClampLimit} : x;  // NaN stays
+      return gate / (1.0 + std::exp(-double{kClampedSlope} * gate));
+    }
   }
   return x;
+}
+
+double gate_factor(Activation activation, double x) {
+  constexpr double kLimit = kClampLimit;
+  if (!clamps(activation)) return x;
+  return (x > kLimit ? kLimit : x < -kLimit ? -kLimit : x) + 1.0;
 }
 
 double before_activation(const Problem& p, const HostBuffers& buffers, Scalars scalars,

@@ -29,6 +29,8 @@ struct Scalars {
 
 /// Applies ReLU, exact GELU or SiLU; NaN stays NaN.
 double activate(Activation activation, double x);
+/// Returns the factor of an activated gate. `x`: "up".
+double gate_factor(Activation activation, double x);
 
 /// The indices with which one output reads its scales, bias, C and D.
 struct OutputPlace {

@@ -96,7 +96,9 @@ GroupRows k_range_of(const Problem& p, const int* numbers, i64 batch) {
 double reference_element(const Problem& p, const HostBuffers& buffers, Scalars scalars,
                          const ElementIndex& at) {
   double value = activate(p.epilogue.activation, value_of(p, buffers, scalars, at));
-  if (p.epilogue.gated) value *= value_of(p, buffers, scalars, {at.batch, at.row, at.column + p.n / 2});
+  if (p.epilogue.gated)
+    value *= gate_factor(p.epilogue.activation,
+                         value_of(p, buffers, scalars, {at.batch, at.row, at.column + p.n / 2}));
   if (p.epilogue.row_factors) value *= static_cast<double>(buffers.row_factors[at.row]);
   return over_scale_d(p, buffers, value);
 }

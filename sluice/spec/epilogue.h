@@ -6,6 +6,7 @@
 // Gated (SwiGLU and similar), from two columns of the product that are half of its width apart:
 //   D[m][j] = act(alpha * scale_a * scale_b * acc[m][j] + bias) * (alpha * scale_a * scale_b * acc[m][n / 2 +
 //   j] + bias)
+// With clamped_swiglu the second factor is clamped too, and 1 is added to it.
 // With row_factors, the result is multiplied by its row's. Then it is divided by scale_d and rounded. Block
 // scales are applied earlier, to the sum of each 128 of k:
 //   acc = sum over blocks of scale_a[m][block] * scale_b[n / 128][block] * (sum of the block)
@@ -29,17 +30,23 @@ inline constexpr int kScaleBlock = 128;  // along k, and along n for scale_b
 /// column: one value per column of D, broadcast over rows and batch. row: the same bias in a kernel with
 /// swapped operands, whose rows are D's columns; callers never set it.
 enum class Bias : u8 { none, column, row };
-/// gelu is the exact form x * Phi(x), torch's default; silu is x * sigmoid(x). NaN passes through all of
-/// them.
-enum class Activation : u8 { none, relu, gelu, silu };
-inline constexpr Activation kLastActivation = Activation::silu;
+/// gelu is the exact form x * Phi(x), torch's default; silu is x * sigmoid(x). clamped_swiglu is a gate's,
+/// that of gpt-oss: g * sigmoid(1.702 g) * (u + 1), where g is the gate, at most 7, and u is "up" in -7..7.
+/// NaN passes through all of them.
+enum class Activation : u8 { none, relu, gelu, silu, clamped_swiglu };
+inline constexpr Activation kLastActivation = Activation::clamped_swiglu;
+inline constexpr float kClampLimit = 7.0f, kClampedSlope = 1.702f;
+/// True if the activation needs a gate, whose factor it clamps too.
+SLUICE_HD constexpr bool clamps(Activation activation) {
+  return activation == Activation::clamped_swiglu;
+}
 /// True if the device computes an approximation, so that even exact sums have results within a bound only.
 SLUICE_HD constexpr bool is_smooth(Activation activation) {
   return activation >= Activation::gelu;
 }
 /// True if an element costs a division.
 SLUICE_HD constexpr bool divides(Activation activation) {
-  return activation == Activation::silu;
+  return activation == Activation::silu || clamps(activation);
 }
 /// set: D is overwritten. add (fp32 D; no residual, bias or activation): the result is added to D by fp32
 /// memory operations; the kernel does not load D.
@@ -140,6 +147,7 @@ SLUICE_HD constexpr const char* name_of(Activation activation) {
     case Activation::relu: return "relu";
     case Activation::gelu: return "gelu";
     case Activation::silu: return "silu";
+    case Activation::clamped_swiglu: return "clamped_swiglu";
   }
   return "?";
 }

@@ -126,6 +126,7 @@ struct RuleOf {
 
   template <class C>
   SLUICE_HD constexpr const char* operator()(const C& c) const {
+    if (clamps(c.activation)) return "kernels of packed weights have no clamped_swiglu";
     if (const char* rule = validate(c)) return rule;
     return config_of(c) == k ? nullptr : "the schedule has no such tile, cluster, store or epilogue";
   }

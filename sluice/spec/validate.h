@@ -58,6 +58,8 @@ SLUICE_HD constexpr const char* validate_scale_out_tile(const KernelConfig& c) {
 
 /// Rules for gated products.
 SLUICE_HD constexpr const char* validate_gated(const KernelConfig& c) {
+  if (clamps(c.epilogue.activation) && !c.epilogue.gated)
+    return "clamped_swiglu needs a gated product: it clamps gate and up";
   if (!c.epilogue.gated) return nullptr;
   if (c.epilogue.residual || adds(c.epilogue)) return "a gated product takes no residual and no Update::add";
   if (c.b_major != Major::k)
@@ -246,8 +248,10 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (accumulator_registers(c) > 176 && c.epilogue.residual)
     return "more than 176 accumulator registers leave no room for a residual: narrow tile.n";
   if (accumulator_registers(c) > 176 && c.epilogue.gated && !writes_scales(c.epilogue) &&
-      (c.epilogue.bias != Bias::none || c.epilogue.activation == Activation::gelu))
-    return "more than 176 accumulator registers leave no room for a gate with gelu or a bias: narrow tile.n";
+      (c.epilogue.bias != Bias::none || c.epilogue.activation == Activation::gelu ||
+       clamps(c.epilogue.activation)))
+    return "more than 176 accumulator registers leave no room for a gate with gelu, a clamp or a bias: "
+           "narrow tile.n";
   if (smem_bytes(c) > kMaxSmemBytes) return "stages and buffers need more than 227 KB of shared memory";
   return nullptr;
 }

@@ -229,7 +229,9 @@ double Numbers::epilogue(const float* sums, const ElementIndex& at) const {
   const Epilogue& e = work_.problem.epilogue;
   double value = activate(e.activation, before_activation(sums[0], at));
   if (e.gated)
-    value *= before_activation(sums[kGatedRows], {at.batch, at.row, at.column + work_.problem.n / 2});
+    value *=
+        gate_factor(e.activation,
+                    before_activation(sums[kGatedRows], {at.batch, at.row, at.column + work_.problem.n / 2}));
   if (e.row_factors) value *= static_cast<double>(work_.buffers.row_factors[at.row]);
   return e.scale_d == ScaleMode::tensor ? value * static_cast<double>(1.0f / *work_.buffers.scale_d) : value;
 }

@@ -113,6 +113,8 @@ const std::vector<Impossible>& impossible_configs() {
       {"scale_d must be none, tensor or block: a vector of scales of D is neither read nor computed",
        {.d = e4m3, .epilogue = {.scale_d = ScaleMode::vector}}},
       {"scale_d is for an e4m3 D", {.epilogue = {.scale_d = ScaleMode::tensor}}},
+      {"clamped_swiglu needs a gated product: it clamps gate and up",
+       {.epilogue = {.activation = Activation::clamped_swiglu}}},
       {"a gated product takes no residual and no Update::add",
        {.epilogue = {.residual = true, .gated = true}}},
       {"block scales of a gated product need tile.n to be a multiple of 64: a part is of one half of B",
@@ -153,7 +155,8 @@ const std::vector<Impossible>& impossible_configs() {
        {.combine = Combine::separate, .epilogue = {.gated = true}}},
       {"a gated product needs whole groups of 16 columns for each CTA of a tile",
        {.tile = {128, 24, 64}, .epilogue = {.gated = true}}},
-      {"more than 176 accumulator registers leave no room for a gate with gelu or a bias: narrow tile.n",
+      {"more than 176 accumulator registers leave no room for a gate with gelu, a clamp or a bias: narrow "
+       "tile.n",
        {.tile = {256, 192, 64}, .stages = 3, .epilogue = {.bias = Bias::column, .gated = true}}},
       {"plain schedules do not swap operands", plain({.tile = {8, 32, 64}, .d_major = Major::mn})},
       {"swapped operands need a 16-bit D: its fragments are transposed by stmatrix",

@@ -121,8 +121,9 @@ const Names kInNoDenseKernel = {"a fp32",
                                 "epilogue.bias_type e4m3",
                                 "epilogue.bias_type e5m2",  // vectors are not 8-bit
                                 "epilogue.c_type e4m3",
-                                "epilogue.c_type e5m2",     // and C is not either
-                                "epilogue.scale_d vector",  // D has one scale, or computed ones
+                                "epilogue.c_type e5m2",                // and C is not either
+                                "epilogue.scale_d vector",             // D has one scale, or computed ones
+                                "epilogue.activation clamped_swiglu",  // gated_test.cc runs these kernels
                                 "schedule narrow",
                                 "schedule wide",
                                 "schedule strip",

@@ -198,6 +198,14 @@ def test_steps_of_a_chain_make_the_same_checks():
 
 
 # ---- the whole layer
+def gated_by(activation, gate_up):
+    gate, up = gate_up.chunk(2, -1)
+    if activation == "clamped_swiglu":  # as transformers' GptOssExperts._apply_gate
+        gate, up = gate.clamp(max=7.0), up.clamp(min=-7.0, max=7.0)
+        return (up + 1) * gate * torch.sigmoid(gate * 1.702)
+    return {"silu": torch.nn.functional.silu, "gelu": torch.nn.functional.gelu, "relu": torch.relu}[activation](gate) * up
+
+
 def grouped_on_host(mat_a, mat_b, table, *, scale_a=None, scale_b=None, bias=None, activation=None, gated=False, out=None,
                     out_dtype=None, groups=1, **_):
     """``product_of_groups`` by its definition."""
@@ -218,8 +226,7 @@ def grouped_on_host(mat_a, mat_b, table, *, scale_a=None, scale_b=None, bias=Non
             made[begin:end] = wide_a[begin:end] @ wide_b[g] + (0 if bias is None else bias[g].float())
         begin = end
     if gated:
-        gate, up = made.chunk(2, -1)
-        made = {"silu": torch.nn.functional.silu, "gelu": torch.nn.functional.gelu, "relu": torch.relu}[activation](gate) * up
+        made = gated_by(activation, made)
     dtype = out_dtype or (mat_a.dtype if out is None else out.dtype)
     if out is not None:
         out.copy_(made)
@@ -231,8 +238,8 @@ def grouped_on_host(mat_a, mat_b, table, *, scale_a=None, scale_b=None, bias=Non
 def layer_on_host(on_host, monkeypatch):
     from sluice.torch import grouped, moe, quantize_reference
     monkeypatch.setattr(grouped, "product_of_groups", grouped_on_host)
-    monkeypatch.setattr(moe, "scaled_grouped_mm_quantize", lambda a, b, scale_a, scale_b, offs, *, activation, gated, workspace: quantize_reference(
-        grouped_on_host(a, b, offs, scale_a=scale_a, scale_b=scale_b, activation=activation, gated=gated, out_dtype=torch.float32).nan_to_num(),
+    monkeypatch.setattr(moe, "scaled_grouped_mm_quantize", lambda a, b, scale_a, scale_b, offs, *, bias, activation, gated, workspace: quantize_reference(
+        grouped_on_host(a, b, offs, scale_a=scale_a, scale_b=scale_b, bias=bias, activation=activation, gated=gated, out_dtype=torch.float32).nan_to_num(),
         "1x128"))
     monkeypatch.setattr(moe, "quantize", lambda x, granularity: quantize_reference(x.nan_to_num(), granularity))
     monkeypatch.setattr(moe, "silu_mul_quantize", lambda x, granularity: quantize_reference(
@@ -246,7 +253,7 @@ def weights_of(inner=INNER, width=WIDTH):
     return (torch.randn(EXPERTS, 2 * inner, width) / 6).bfloat16(), (torch.randn(EXPERTS, width, inner) / 5).bfloat16()
 
 
-def dense_layer(x, ids, weights, w13, w2, shared=None):
+def dense_layer(x, ids, weights, w13, w2, shared=None, biases=None, activation="silu"):
     """The layer token by token."""
     out = torch.zeros(x.shape[0], w2.shape[1]) if shared is None else shared.float()
     rows = []
@@ -254,8 +261,9 @@ def dense_layer(x, ids, weights, w13, w2, shared=None):
         total = out[t]
         for j, e in enumerate(ids[t].tolist()):
             if 0 <= e < EXPERTS:
-                gate, up = (w13[e].float() @ x[t].float()).chunk(2)
-                total = total + weights[t, j] * (w2[e].float() @ (torch.nn.functional.silu(gate) * up))
+                gate_up = w13[e].float() @ x[t].float() + (0 if biases is None else biases[0][e].float())
+                y = w2[e].float() @ gated_by(activation, gate_up) + (0 if biases is None else biases[1][e].float())
+                total = total + weights[t, j] * y
         rows.append(total)
     return torch.stack(rows)
 
@@ -271,11 +279,36 @@ def test_a_layer_of_experts_is_the_dense_sum(layer_on_host):
     assert st.moe.experts(x[None], ids[None], weights[None], w13, w2).shape == (1, TOKENS, WIDTH)
 
 
+def biases_of(inner=INNER, width=WIDTH):
+    """Biases so large that gates and ups are clamped."""
+    return (4 * torch.randn(EXPERTS, 2 * inner)).bfloat16(), torch.randn(EXPERTS, width).bfloat16()
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu", "relu", "clamped_swiglu"])
+def test_activations_and_biases_of_a_layer(layer_on_host, activation):
+    x, ids, weights, _ = inputs()
+    (w13, w2), (bias_13, bias_2) = weights_of(), biases_of()
+    made = st.moe.experts(x, ids, weights, w13, w2, bias_13=bias_13, bias_2=bias_2, activation=activation)
+    wanted = dense_layer(x, ids, weights, w13, w2, None, (bias_13, bias_2), activation)
+    assert (made.float() - wanted).norm() <= 0.02 * wanted.norm()
+    with pytest.raises(errors.InvalidArgument, match="activation = 'swish' must be one of silu, gelu, relu, clamped_swiglu"):
+        st.moe.experts(x, ids, weights, w13, w2, activation="swish")
+    leaves = [t.clone().requires_grad_() for t in (x, weights, w13, w2, bias_13, bias_2)]
+    st.moe.experts(leaves[0], ids, leaves[1], leaves[2], leaves[3], bias_13=leaves[4], bias_2=leaves[5],
+                   activation=activation).float().square().sum().backward()
+    wide = [t.detach().float().requires_grad_() for t in leaves]
+    dense_layer(wide[0], ids, wide[1], wide[2], wide[3], None, wide[4:], activation).square().sum().backward()
+    for ours, exact in zip(leaves, wide):
+        assert (ours.grad.float() - exact.grad).norm() <= 0.06 * exact.grad.norm()
+
+
+@pytest.mark.parametrize("activation", ["silu", "clamped_swiglu"])
 @pytest.mark.parametrize("granularity,inner", [("row", 96), ("1x128", 128), ("1x128", 96)], ids=["row", "blocks", "gates of no blocks"])
-def test_a_layer_of_fp8_experts(layer_on_host, granularity, inner):
+def test_a_layer_of_fp8_experts(layer_on_host, granularity, inner, activation):
     torch.manual_seed(5)
     x, (w13, w2) = torch.randn(TOKENS, 256).bfloat16(), weights_of(inner, 256)
     _, ids, weights, _ = inputs()
+    biases = biases_of(inner, 256) if activation == "clamped_swiglu" else (None, None)
 
     def quantized(w):
         made = [st.quantize_reference(each, "row" if granularity == "row" else "128x128") for each in w]
@@ -283,8 +316,9 @@ def test_a_layer_of_fp8_experts(layer_on_host, granularity, inner):
         return torch.stack([codes for codes, _ in made]), scales.squeeze(-1) if granularity == "row" else scales
 
     (q13, s13), (q2, s2) = quantized(w13), quantized(w2)
-    made = st.moe.experts(x, ids, weights, q13, q2, scale_w13=s13, scale_w2=s2)
-    wanted = dense_layer(x, ids, weights, w13, w2)
+    made = st.moe.experts(x, ids, weights, q13, q2, scale_w13=s13, scale_w2=s2, bias_13=biases[0], bias_2=biases[1],
+                          activation=activation)
+    wanted = dense_layer(x, ids, weights, w13, w2, None, None if biases[0] is None else biases, activation)
     error = (made.float() - wanted).norm() / wanted.norm()
     assert error < 0.08, error
     with pytest.raises(errors.InvalidArgument, match="given together"):

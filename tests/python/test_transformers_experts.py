@@ -48,6 +48,43 @@ def test_experts_of_models_are_those_of_transformers(layer_on_host, name, traini
             assert (one.grad - other.grad).float().norm() <= 0.05 * one.grad.float().norm(), key
 
 
+def arranged(model):
+    assert sluice.transformers.arrange_experts(model) == 2
+    assert sluice.transformers.arrange_experts(model) == 0, "once"
+    return model
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+def test_gates_of_gpt_oss_are_in_the_product_once_arranged(layer_on_host, monkeypatch, training):  # noqa: F811
+    from sluice.torch import moe
+
+    ids = torch.randint(0, 64, (2, 9), generator=torch.Generator().manual_seed(2))
+    eager, ours = model_of("gpt_oss", "eager"), model_of("gpt_oss", "sluice")
+    with torch.no_grad():
+        for layer in eager.model.layers:
+            layer.mlp.experts.gate_up_proj_bias.normal_(0, 6)  # so large that gates and ups are clamped
+    ours.load_state_dict(eager.state_dict())
+    arranged(ours)
+    seen, experts = [], moe.experts
+    monkeypatch.setattr(moe, "experts", lambda *args, **more: (seen.append(more["activation"]), experts(*args, **more))[1])
+    with torch.set_grad_enabled(training):
+        wanted, made = eager(ids).logits, ours(ids).logits
+    assert seen == ["clamped_swiglu"] * 2
+    assert (made - wanted).float().norm() <= 0.02 * wanted.float().norm()
+    if not training:
+        with torch.no_grad():
+            assert torch.allclose(arranged(eager)(ids).logits, wanted), "any implementation computes the same"
+        return
+    for logits in (wanted, made):
+        logits.float().square().mean().backward()
+    for one, other in zip(eager.model.layers, ours.model.layers):
+        for name in ("gate_up_proj", "gate_up_proj_bias", "down_proj", "down_proj_bias"):
+            exact, found = getattr(one.mlp.experts, name).grad, getattr(other.mlp.experts, name).grad
+            if name.startswith("gate_up"):
+                exact = torch.cat((exact[..., ::2], exact[..., 1::2]), -1)
+            assert (found - exact).float().norm() <= 0.05 * exact.float().norm(), name
+
+
 def test_experts_of_other_ranks_add_nothing(layer_on_host):  # noqa: F811
     from sluice.transformers_experts import experts_forward
 

@@ -4,6 +4,7 @@
 // it fail: change the linear coefficient of gelu() by 1e-6.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -69,6 +70,19 @@ TEST(activation, relu_keeps_nan_and_silu_is_x_over_one_and_its_exponential) {
     const double right = static_cast<double>(x) / (1 + std::exp(-static_cast<double>(x)));
     EXPECT_NEAR(static_cast<double>(activate<Activation::silu>(x)), right, 1e-6 * std::fabs(right));
   }
+}
+
+TEST(activation, gates_of_gpt_oss_are_clamped_on_both_sides) {
+  constexpr Activation kClamped = Activation::clamped_swiglu;
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const float x : {-40.0f, -8.0f, -3.0f, -0.1f, 0.0f, 1.5f, 6.9f, 7.0f, 7.1f, 1e30f}) {
+    const double gate = std::min(static_cast<double>(x), 7.0), right = gate / (1 + std::exp(-1.702 * gate));
+    EXPECT_NEAR(static_cast<double>(activate<kClamped>(x)), right, 2e-6 * std::fabs(right)) << x;
+    EXPECT_EQ(gate_factor<kClamped>(x), std::min(std::max(x, -7.0f), 7.0f) + 1.0f) << x;
+    EXPECT_EQ(gate_factor<Activation::silu>(x), x);
+  }
+  EXPECT_TRUE(std::isnan(activate<kClamped>(kNan)));
+  EXPECT_TRUE(std::isnan(gate_factor<kClamped>(kNan)));
 }
 
 }  // namespace

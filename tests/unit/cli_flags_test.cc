@@ -91,6 +91,8 @@ TEST(cli_flags, every_epilogue_and_layout_flag_arrives) {
   ASSERT_TRUE(blocks) << blocks.error().message;
   EXPECT_EQ(blocks->problem.scale_a_ld, 68);
   EXPECT_FALSE(parse("64x64x64 --dtype e4m3 --scale-a vector --scale-a-ld 68")) << "it has no effect";
+  EXPECT_EQ(parse("64x64x64 --gated --activation clamped_swiglu")->problem.epilogue.activation,
+            Activation::clamped_swiglu);
 }
 
 TEST(cli_flags, overrides_arrive) {

@@ -190,6 +190,23 @@ TEST(verify_kernels, see_a_block_scale_by_columns_that_belongs_to_the_next_row) 
   EXPECT_EQ(data.check(Judge::bounded).wrong, 200u);
 }
 
+TEST(verify_kernels, judge_clamped_gates) {
+  Problem p{.m = 5, .n = 96, .k = 64};
+  p.d.type = DType::fp32;
+  p.epilogue = {.bias = Bias::column, .activation = Activation::clamped_swiglu, .gated = true};
+  HostData data(p, real_data(p, 3));
+  for (i64 i = 0; i < p.n; ++i)  // so that most gates and ups are clamped on either side
+    store_element(DType::bf16, data.operand(4), i, i % 4 < 2 ? 40.0 : -40.0);
+  data.multiply();
+  const CheckLog right = data.check(Judge::bounded);
+  ASSERT_EQ(right.wrong, 0u) << right.elements[0].expected << ", got " << right.elements[0].got;
+  ASSERT_EQ(right.checked, 5u * 48u);
+  data.problem.epilogue.activation = Activation::silu;  // neither clamped nor with 1 added
+  data.multiply();
+  data.problem.epilogue.activation = Activation::clamped_swiglu;
+  EXPECT_GT(data.check(Judge::bounded).wrong, 100u);
+}
+
 TEST(verify_kernels, judge_scales_of_d_and_factors_of_rows) {
   for (const bool gated : {false, true})
     for (const bool blocks : {false, true})

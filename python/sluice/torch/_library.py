@@ -254,23 +254,25 @@ def _new_with_scales(a, b, gated) -> Tuple[Tensor, Tensor]:
             a.new_empty((a.shape[0], (columns + 127) // 128), dtype=torch.float32))
 
 
-def _grouped_mm_quantize(mat_a, mat_b, offs, groups, pitch, scale_a, scale_b, activation, gated, workspace) -> Tuple[Tensor, Tensor]:
+def _grouped_mm_quantize(mat_a, mat_b, offs, groups, pitch, scale_a, scale_b, bias, activation, gated, workspace) -> Tuple[Tensor, Tensor]:
     out, scales = _new_with_scales(mat_a, mat_b, gated)
     f.product(f.MAT_A, mat_a, f.MAT_B, mat_b, f.OUT, out, f.SCALE_OUT, scales, f.OFFS, offs, f.GROUPS, groups, f.GROUP_PITCH, pitch,
-              f.SCALE_A, scale_a, f.SCALE_B, scale_b, f.ACTIVATION, activation_number(activation), f.GATED, gated, f.WORKSPACE, workspace)
+              f.SCALE_A, scale_a, f.SCALE_B, scale_b, f.BIAS, bias, f.ACTIVATION, activation_number(activation), f.GATED, gated,
+              f.WORKSPACE, workspace)
     return out, scales
 
 
-def _fake_grouped_mm_quantize(mat_a, mat_b, offs, groups, pitch, scale_a, scale_b, activation, gated, workspace) -> Tuple[Tensor, Tensor]:
+def _fake_grouped_mm_quantize(mat_a, mat_b, offs, groups, pitch, scale_a, scale_b, bias, activation, gated,
+                              workspace) -> Tuple[Tensor, Tensor]:
     out, scales = _new_with_scales(mat_a, mat_b, gated)
-    check_product({"mat_a": mat_a, "mat_b": mat_b, "out": out, "offs": offs, "scale_a": scale_a, "scale_b": scale_b, "scale_out": scales},
-                  gated=gated, groups=groups, pitch=pitch)
+    check_product({"mat_a": mat_a, "mat_b": mat_b, "out": out, "offs": offs, "scale_a": scale_a, "scale_b": scale_b, "bias": bias,
+                   "scale_out": scales}, gated=gated, groups=groups, pitch=pitch)
     return out, scales
 
 
 _GROUPED_MM_QUANTIZE = _define(
-    "grouped_mm_quantize(Tensor mat_a, Tensor mat_b, Tensor offs, int groups, int pitch, Tensor scale_a, Tensor scale_b, str? activation, "
-    "bool gated, int workspace) -> (Tensor, Tensor)", _grouped_mm_quantize, _fake_grouped_mm_quantize)
+    "grouped_mm_quantize(Tensor mat_a, Tensor mat_b, Tensor offs, int groups, int pitch, Tensor scale_a, Tensor scale_b, Tensor? bias, "
+    "str? activation, bool gated, int workspace) -> (Tensor, Tensor)", _grouped_mm_quantize, _fake_grouped_mm_quantize)
 
 
 def grouped_mm_quantize(mat_a: Tensor, *arguments: Any) -> Tuple[Tensor, Tensor]:

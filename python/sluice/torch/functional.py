@@ -67,9 +67,10 @@ def mm(a: Tensor, b: Tensor, *, out: Optional[Tensor] = None, bias: Optional[Ten
 
     - ``a``, ``b``: m x k and k x n. Each 16-bit operand may be row-major or column-major; fp8 ones are as for ``scaled_mm``.
     - ``c``: m x n; it may be ``out`` itself, to accumulate into it. ``beta`` is 1 by default if ``c`` is given.
-    - ``activation``: "relu", "gelu" or "silu".
+    - ``activation``: "relu", "gelu" or "silu"; with ``gated`` also "clamped_swiglu".
     - ``gated``: the first half of the columns of ``b`` is ``gate``, the second half is ``up``. The result is ``act(gate) * up``, with
-      half the columns.
+      half the columns. With "clamped_swiglu" it is ``g * sigmoid(1.702 * g) * (u + 1)``, where g is gate, at most 7, and u is up in
+      -7..7, as in gpt-oss.
     - ``scale_d``: as for ``scaled_mm``.
 
     It is differentiable for 16-bit matrices without ``out``, ``c``, ``activation``, ``gated``, ``alpha`` and an ``out_dtype`` other

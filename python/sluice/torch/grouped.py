@@ -213,11 +213,11 @@ def scaled_grouped_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Te
 
 @op
 def scaled_grouped_mm_quantize(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, offs: Tensor, *,
-                               activation: Optional[str] = None, gated: bool = False,
+                               bias: Optional[Tensor] = None, activation: Optional[str] = None, gated: bool = False,
                                workspace: Optional[Workspace] = None) -> Tuple[Tensor, Tensor]:
     """Returns the products of groups in float8_e4m3fn, quantised by 1x128 in the same kernel: ``(codes, scales)``. The scales are fp32,
     ``(rows, ceil(columns / 128))``, as the next product of groups takes them. The arguments are those of
     ``scaled_grouped_mm``. Rows of no group have neither codes nor scales. There is no backward."""
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (mat_a, mat_b, scale_a, scale_b)):
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (mat_a, mat_b, scale_a, scale_b, bias)):
         refuse_grad("scaled_grouped_mm_quantize")
-    return grouped_mm_quantize(mat_a, mat_b, offs, ENDS, 1, scale_a, scale_b, activation, gated, workspace_number(workspace))
+    return grouped_mm_quantize(mat_a, mat_b, offs, ENDS, 1, scale_a, scale_b, bias, activation, gated, workspace_number(workspace))

@@ -104,14 +104,17 @@ def _granularity_of(w13: Tensor, scale_w13: Tensor, scale_w2: Optional[Tensor]) 
 
 def _hidden(codes: Tensor, scales: Tensor, up: Tensor, scale_up: Tensor, ends: Tensor, bias: Optional[Tensor], dtype: torch.dtype,
             activation: str, use_fast_accum: bool, workspace: Optional[Workspace]) -> Tuple[Tensor, Tensor]:
-    """Returns ``act(gate) * up``, quantised as the tokens are. By blocks of whole gates it is one kernel, else two."""
+    """Returns ``act(gate) * up``, quantised as the tokens are. By blocks of whole gates it is one kernel. By other blocks it is two
+    with silu, and with other activations the gate is torch's."""
     if scale_up.dim() == 3 and up.shape[-1] % 256 == 0:
-        return scaled_grouped_mm_quantize(codes, up, scales, scale_up, ends, gated=True, activation=activation,  # type: ignore[no-any-return]
-                                          workspace=workspace)
+        return scaled_grouped_mm_quantize(codes, up, scales, scale_up, ends, bias=bias, gated=True,  # type: ignore[no-any-return]
+                                          activation=activation, workspace=workspace)
     by_row = scale_up.dim() == 2
     hidden = scaled_grouped_mm(codes, up, scales, scale_up, ends, bias, out_dtype=dtype, use_fast_accum=use_fast_accum, gated=by_row,
                                activation=activation if by_row else None, workspace=workspace)
-    return quantize(hidden, "row") if by_row else silu_mul_quantize(hidden, "1x128")  # type: ignore[no-any-return]
+    if not by_row and activation == "silu":
+        return silu_mul_quantize(hidden, "1x128")  # type: ignore[no-any-return]
+    return quantize(hidden, "row") if by_row else quantize(_gated(hidden, activation), "1x128")  # type: ignore[no-any-return]
 
 
 @op(mat_b="w13")
@@ -129,12 +132,16 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Te
     - ``scale_w13``, ``scale_w2``: ``(experts, 2 * i)`` and ``(experts, h)``: one for each row, and tokens are quantised by row. Or
       ``(experts, ceil(2 * i / 128), ceil(h / 128))`` and ``(experts, ceil(h / 128), ceil(i / 128))``: one for each block, and
       tokens are quantised by 1x128.
-    - ``bias_13``, ``bias_2``: ``(experts, 2 * i)`` and ``(experts, h)``. With block scales there is no ``bias_13``.
-    - ``activation``: "silu", "gelu" or "relu"; with block scales "silu".
+    - ``bias_13``, ``bias_2``: ``(experts, 2 * i)`` and ``(experts, h)``.
+    - ``activation``: "silu", "gelu", "relu", or "clamped_swiglu", that of gpt-oss: ``act(gate) * up`` is
+      ``g * sigmoid(1.702 * g) * (u + 1)``, where g is gate, at most 7, and u is up in -7..7. With block scales it costs two kernels of
+      torch unless 2 * i is a multiple of 256 or it is "silu".
 
     In 16 bits it is differentiable in x, the topk_weights, both weights and ``shared``; gathering and adding are then torch's.
     With the same number of tokens, a token's bits depend on its own rows alone.
     """
+    if activation not in _GATES:
+        raise InvalidArgument(f"activation = {shown(activation)} must be one of {', '.join(_GATES)}")
     tokens = x.reshape(-1, x.shape[-1])
     ids = topk_ids.reshape(tokens.shape[0], topk_ids.shape[-1])
     weights = None if topk_weights is None else topk_weights.reshape(ids.shape).float()
@@ -144,8 +151,6 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Te
                               workspace)
         return out.view(x.shape)
     granularity = _granularity_of(w13, scale_w13, scale_w2)
-    if granularity == "1x128" and (activation != "silu" or bias_13 is not None):
-        raise InvalidArgument(f"activation = {shown(activation)} and block scales: it must be 'silu', and there is no bias_13")
     if needs_grad(x, topk_weights, shared, None):
         refuse_grad("experts of fp8 weights")
     codes, scales = gather(tokens, token_of_row, granularity)
@@ -155,7 +160,20 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Te
     return combine(y, row_of_slot, weights, None if shared is None else shared.reshape(tokens.shape)).view(x.shape)
 
 
-_ACTIVATIONS = {"silu": torch.nn.functional.silu, "gelu": torch.nn.functional.gelu, "relu": torch.relu}
+def _clamped_swiglu(gate: Tensor, up: Tensor) -> Tensor:
+    """Returns gpt-oss's gate, as transformers computes it."""
+    gate, up = gate.clamp(max=7.0), up.clamp(-7.0, 7.0)
+    return (up + 1) * (gate * torch.sigmoid(gate * 1.702))
+
+
+_GATES = {"silu": lambda gate, up: torch.nn.functional.silu(gate) * up, "gelu": lambda gate, up: torch.nn.functional.gelu(gate) * up,
+          "relu": lambda gate, up: torch.relu(gate) * up, "clamped_swiglu": _clamped_swiglu}
+
+
+def _gated(gate_up: Tensor, activation: str) -> Tensor:
+    """Returns what a gated product does with its sums, by torch's differentiable operations."""
+    gate, up = gate_up.chunk(2, -1)
+    return _GATES[activation](gate, up)
 
 
 def _experts_16_bit(tokens: Tensor, weights: Optional[Tensor], w13: Tensor, w2: Tensor, tables: Tuple[Tensor, Tensor, Tensor],
@@ -163,16 +181,14 @@ def _experts_16_bit(tokens: Tensor, weights: Optional[Tensor], w13: Tensor, w2: 
                     workspace: Optional[Workspace]) -> Tensor:
     ends, row_of_slot, token_of_row = tables
     up, down = w13.transpose(-2, -1), w2.transpose(-2, -1)
-    if activation not in _ACTIVATIONS:
-        raise InvalidArgument(f"activation = {shown(activation)} must be one of {', '.join(_ACTIVATIONS)}")
     wants = needs_grad(tokens, w13, weights, shared) or needs_grad(w2, None, *biases)
     if not wants:
         rows = gather(tokens, token_of_row)
         hidden = grouped_mm(rows, up, offs=ends, bias=biases[0], gated=True, activation=activation, workspace=workspace)
         y = grouped_mm(hidden, down, offs=ends, bias=biases[1], workspace=workspace)
         return combine(y, row_of_slot, weights, None if shared is None else shared.reshape(tokens.shape))
-    gate, rest = grouped_mm(rows_of(tokens, token_of_row), up, offs=ends, bias=biases[0], zero_rest=True, workspace=workspace).chunk(2, -1)
-    y = grouped_mm(_ACTIVATIONS[activation](gate) * rest, down, offs=ends, bias=biases[1], zero_rest=True, workspace=workspace)
+    gate_up = grouped_mm(rows_of(tokens, token_of_row), up, offs=ends, bias=biases[0], zero_rest=True, workspace=workspace)
+    y = grouped_mm(_gated(gate_up, activation), down, offs=ends, bias=biases[1], zero_rest=True, workspace=workspace)
     total = sum_of_slots(y, row_of_slot, weights)
     return (total if shared is None else total + shared.reshape(tokens.shape).float()).to(tokens.dtype)
 

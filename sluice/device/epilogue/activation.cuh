@@ -31,10 +31,22 @@ SLUICE_DEVICE float activate(float x) {
     return gelu(x);
   } else if constexpr (kActivation == Activation::silu) {
     return __fdividef(x, 1.0f + __expf(-x));
+  } else if constexpr (kActivation == Activation::clamped_swiglu) {
+    const float gate = ptx::min_nan(x, kClampLimit);
+    return __fdividef(gate, 1.0f + __expf(-kClampedSlope * gate));
   } else {
     static_assert(kActivation == Activation::none);
     return x;
   }
+}
+
+/// The factor of an activated gate. `x`: "up".
+template <Activation kActivation>
+SLUICE_DEVICE float gate_factor(float x) {
+  if constexpr (clamps(kActivation))
+    return ptx::min_nan(ptx::max_nan(x, -kClampLimit), kClampLimit) + 1.0f;
+  else
+    return x;
 }
 
 }  // namespace sluice

@@ -135,6 +135,9 @@ struct ElementWise {
   SLUICE_DEVICE static Pair activated(const Pair& value) {
     return {activate<kEpilogue.activation>(value.x), activate<kEpilogue.activation>(value.y)};
   }
+  SLUICE_DEVICE static Pair gate_factors(const Pair& value) {
+    return {gate_factor<kEpilogue.activation>(value.x), gate_factor<kEpilogue.activation>(value.y)};
+  }
   /// Divides by scale_d in the same way as the quantiser (kernels/quantize.cuh).
   SLUICE_DEVICE Pair divided(const Pair& value) const {
     if constexpr (kEpilogue.scale_d != ScaleMode::tensor) return value;
@@ -156,7 +159,7 @@ struct ElementWise {
   SLUICE_DEVICE Pair apply_gated(const Pair& gate, const Pair& up, float row_scale,
                                  const ColumnPair* operands, float factor) const {
     const Pair left = activated(scaled(gate, row_scale, operands[0], {}));
-    const Pair right = scaled(up, row_scale, operands[1], {});
+    const Pair right = gate_factors(scaled(up, row_scale, operands[1], {}));
     return divided(weighted({left.x * right.x, left.y * right.y}, factor));
   }
   SLUICE_DEVICE Pair apply_gated(const Pair& gate, const Pair& up, float row_scale,

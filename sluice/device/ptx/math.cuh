@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations that C++ does not have. PTX ISA "ex2", "max". g++ compiles this file too, with functions of its
-// own, for tests/unit/activation_test.cc.
+// Operations that C++ does not have. PTX ISA "ex2", "max", "min". g++ compiles this file too, with functions
+// of its own, for tests/unit/activation_test.cc.
 #pragma once
 
 #include <sluice/spec/base.h>
@@ -26,6 +26,17 @@ SLUICE_DEVICE float max_nan(float x, float y) {
   return greater;
 #else
   return x > y || x != x ? x : y;
+#endif
+}
+
+/// The smaller value; NaN if either is NaN.
+SLUICE_DEVICE float min_nan(float x, float y) {
+#ifdef __CUDACC__
+  float smaller;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(smaller) : "f"(x), "f"(y));
+  return smaller;
+#else
+  return x < y || x != x ? x : y;
 #endif
 }
 

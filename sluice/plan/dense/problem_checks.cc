@@ -105,6 +105,10 @@ Result<void> check_not_packed(const Problem& p) {
 }
 
 Result<void> check_gated(const Problem& p) {
+  if (clamps(p.epilogue.activation) && !p.epilogue.gated)
+    return bad_type(
+        "activation is clamped_swiglu and the product is not gated: it must be, with gate and up in the two "
+        "halves of B's rows; set gated, or use another activation");
   if (!p.epilogue.gated) return {};
   if (p.n % kGatedGroup != 0)
     return Error{ErrorCode::invalid_size,

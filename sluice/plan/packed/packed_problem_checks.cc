@@ -125,6 +125,10 @@ Result<void> check_types(const Problem& p) {
                   ": it must be none or tensor, one for all of D; quantise by row behind the product");
   if (p.epilogue.row_factors)
     return refuse("row_factors with packed weights: leave them out, and multiply the rows of D by them");
+  if (clamps(p.epilogue.activation))
+    return refuse(
+        "activation is clamped_swiglu: with packed weights it must be none, relu, gelu or silu; unpack the "
+        "weights, or apply it behind a product without a gate");
   if (p.epilogue.scale_d != ScaleMode::none && p.d.type != DType::e4m3)
     return refuse(std::string("D is ") + name_of(p.d.type) +
                   " and there is a scale_d: it must be e4m3; leave out the scale, or store e4m3");
