@@ -325,6 +325,32 @@ def test_a_layer_of_fp8_experts(layer_on_host, granularity, inner, activation):
         st.moe.experts(x, ids, weights, q13, q2, scale_w13=s13)
 
 
+@pytest.mark.parametrize("activation", ["silu", "clamped_swiglu"])
+def test_a_layer_of_packed_experts(layer_on_host, monkeypatch, activation):
+    from sluice.torch import moe
+
+    def on_host(x, packed, offs, bias=None, *, activation=None, gated=False):
+        packed.check_gated(gated)
+        weights = torch.stack([torch.as_tensor(st_weights.dequantize(packed.expert(i).quantized())) for i in range(len(packed))]).to(x.dtype)
+        return grouped_on_host(x, weights.transpose(1, 2), offs, bias=bias, activation=activation, gated=gated)
+
+    import sluice.weights as st_weights
+    monkeypatch.setattr(moe, "packed_grouped_mm", on_host)
+    torch.manual_seed(7)
+    x, (w13, w2) = torch.randn(TOKENS, 128).bfloat16(), weights_of(64, 128)
+    _, ids, weights, _ = inputs()
+    biases = biases_of(64, 128)
+    packed = [st.stack_packed([st.pack_int4(each, 32, gated=gated) for each in w]) for w, gated in ((w13, True), (w2, False))]
+    rounded = [torch.stack([torch.as_tensor(st_weights.dequantize(p.expert(i).quantized())) for i in range(EXPERTS)]) for p in packed]
+    made = st.moe.experts(x, ids, weights, *packed, bias_13=biases[0], bias_2=biases[1], activation=activation)
+    wanted = dense_layer(x, ids, weights, *rounded, None, biases, activation)
+    assert (made.float() - wanted).norm() < 0.02 * wanted.norm()
+    with pytest.raises(errors.InvalidArgument, match="w13 or w2 is packed: both are"):
+        st.moe.experts(x, ids, weights, packed[0], w2)
+    with pytest.raises(errors.InvalidArgument, match="leave scale_w13"):
+        st.moe.experts(x, ids, weights, *packed, scale_w13=torch.ones(EXPERTS, 128))
+
+
 def test_the_backward_of_a_layer_is_that_of_the_dense_sum(layer_on_host):
     x, ids, weights, _ = inputs()
     leaves = [t.clone().requires_grad_() for t in (x, weights, *weights_of())]

@@ -20,11 +20,12 @@ from torch import Tensor
 
 from .._arguments import shown
 from ..errors import InvalidArgument, InvalidSize
+from ..packed_experts import PackedExperts
 from ..plans import Workspace
 from ._entry import op
 from ._moe_ops import COMBINE, GATHER, GATHER_QUANTIZE, ROUTE, check_granularity, check_ids, rows_for
 from .autograd import needs_grad, refuse_grad
-from .grouped import grouped_mm, scaled_grouped_mm, scaled_grouped_mm_quantize
+from .grouped import grouped_mm, packed_grouped_mm, scaled_grouped_mm, scaled_grouped_mm_quantize
 from .quantize import quantize, silu_mul_quantize
 
 __all__ = ["combine", "experts", "gather", "route"]
@@ -118,8 +119,8 @@ def _hidden(codes: Tensor, scales: Tensor, up: Tensor, scale_up: Tensor, ends: T
 
 
 @op(mat_b="w13")
-def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Tensor, w2: Tensor, *,
-            scale_w13: Optional[Tensor] = None, scale_w2: Optional[Tensor] = None, bias_13: Optional[Tensor] = None,
+def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Union[Tensor, PackedExperts],
+            w2: Union[Tensor, PackedExperts], *, scale_w13: Optional[Tensor] = None, scale_w2: Optional[Tensor] = None, bias_13: Optional[Tensor] = None,
             bias_2: Optional[Tensor] = None, shared: Optional[Tensor] = None, activation: str = "silu", use_fast_accum: bool = False,
             workspace: Optional[Workspace] = None) -> Tensor:
     """Returns ``shared[t] + sum over j of topk_weights[t, j] * w2[e] (act(gate) * up)``, where gate and up are the halves of
@@ -128,23 +129,31 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Te
     - ``x``: ``(..., h)``, bf16 or fp16; its leading dimensions are the tokens. ``topk_ids``, ``topk_weights``: as for ``route`` and
       ``combine``. ``shared``: ``(..., h)`` of x's type.
     - ``w13``: ``(experts, 2 * i, h)``, the rows of gate, then those of up. ``w2``: ``(experts, h, i)``. Of x's type, or
-      float8_e4m3fn with scales in fp32.
+      float8_e4m3fn with scales in fp32. Or both are ``PackedExperts``, w13 packed with ``gated=True``: 4 or 8 bits, for few tokens.
     - ``scale_w13``, ``scale_w2``: ``(experts, 2 * i)`` and ``(experts, h)``: one for each row, and tokens are quantised by row. Or
       ``(experts, ceil(2 * i / 128), ceil(h / 128))`` and ``(experts, ceil(h / 128), ceil(i / 128))``: one for each block, and
       tokens are quantised by 1x128.
     - ``bias_13``, ``bias_2``: ``(experts, 2 * i)`` and ``(experts, h)``.
     - ``activation``: "silu", "gelu", "relu", or "clamped_swiglu", that of gpt-oss: ``act(gate) * up`` is
       ``g * sigmoid(1.702 * g) * (u + 1)``, where g is gate, at most 7, and u is up in -7..7. With block scales it costs two kernels of
-      torch unless 2 * i is a multiple of 256 or it is "silu".
+      torch unless 2 * i is a multiple of 256 or it is "silu"; with packed weights "clamped_swiglu" does.
 
-    In 16 bits it is differentiable in x, the topk_weights, both weights and ``shared``; gathering and adding are then torch's.
-    With the same number of tokens, a token's bits depend on its own rows alone.
+    In 16 bits it is differentiable in x, the topk_weights, both weights and ``shared``; gathering and adding are then torch's. A
+    token's bits depend on its own rows alone, whatever the number of tokens; with packed weights, among calls of one number of tokens.
     """
     if activation not in _GATES:
         raise InvalidArgument(f"activation = {shown(activation)} must be one of {', '.join(_GATES)}")
     tokens = x.reshape(-1, x.shape[-1])
     ids = topk_ids.reshape(tokens.shape[0], topk_ids.shape[-1])
     weights = None if topk_weights is None else topk_weights.reshape(ids.shape).float()
+    if isinstance(w13, PackedExperts) or isinstance(w2, PackedExperts):
+        if needs_grad(x, topk_weights, shared, None):
+            refuse_grad("experts of packed weights")
+        if scale_w13 is not None or scale_w2 is not None or type(w13) is not type(w2):
+            raise InvalidArgument("w13 or w2 is packed: both are, and they contain their scales; leave scale_w13 and scale_w2 out")
+        ends, row_of_slot, token_of_row = route(ids, len(w13))
+        y = _packed(gather(tokens, token_of_row), w13, w2, ends, (bias_13, bias_2), activation)  # type: ignore[arg-type]
+        return combine(y, row_of_slot, weights, None if shared is None else shared.reshape(tokens.shape)).view(x.shape)
     ends, row_of_slot, token_of_row = route(ids, w13.shape[0])
     if scale_w13 is None:
         out = _experts_16_bit(tokens, weights, w13, w2, (ends, row_of_slot, token_of_row), (bias_13, bias_2), shared, activation,
@@ -174,6 +183,16 @@ def _gated(gate_up: Tensor, activation: str) -> Tensor:
     """Returns what a gated product does with its sums, by torch's differentiable operations."""
     gate, up = gate_up.chunk(2, -1)
     return _GATES[activation](gate, up)
+
+
+def _packed(rows: Tensor, w13: PackedExperts, w2: PackedExperts, ends: Tensor, biases: Tuple[Optional[Tensor], Optional[Tensor]],
+            activation: str) -> Tensor:
+    """Returns the rows of w2. Kernels of packed weights do not have gpt-oss's gate, so it is torch's."""
+    if activation == "clamped_swiglu":
+        hidden = _gated(packed_grouped_mm(rows, w13, ends, biases[0]), activation)
+    else:
+        hidden = packed_grouped_mm(rows, w13, ends, biases[0], gated=True, activation=activation)
+    return packed_grouped_mm(hidden, w2, ends, biases[1])  # type: ignore[no-any-return]
 
 
 def _experts_16_bit(tokens: Tensor, weights: Optional[Tensor], w13: Tensor, w2: Tensor, tables: Tuple[Tensor, Tensor, Tensor],
