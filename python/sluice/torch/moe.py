@@ -120,8 +120,8 @@ def _hidden(codes: Tensor, scales: Tensor, up: Tensor, scale_up: Tensor, ends: T
 
 @op(mat_b="w13")
 def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Union[Tensor, PackedExperts],
-            w2: Union[Tensor, PackedExperts], *, scale_w13: Optional[Tensor] = None, scale_w2: Optional[Tensor] = None, bias_13: Optional[Tensor] = None,
-            bias_2: Optional[Tensor] = None, shared: Optional[Tensor] = None, activation: str = "silu", use_fast_accum: bool = False,
+            w2: Union[Tensor, PackedExperts], *, scale_w13: Optional[Tensor] = None, scale_w2: Optional[Tensor] = None,
+            bias_13: Optional[Tensor] = None, bias_2: Optional[Tensor] = None, shared: Optional[Tensor] = None, activation: str = "silu", use_fast_accum: bool = False,
             workspace: Optional[Workspace] = None) -> Tensor:
     """Returns ``shared[t] + sum over j of topk_weights[t, j] * w2[e] (act(gate) * up)``, where gate and up are the halves of
     ``w13[e] x[t]`` and ``e = topk_ids[t, j]``: a whole layer of experts.
