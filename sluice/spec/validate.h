@@ -250,8 +250,7 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (accumulator_registers(c) > 176 && c.epilogue.gated && !writes_scales(c.epilogue) &&
       (c.epilogue.bias != Bias::none || c.epilogue.activation == Activation::gelu ||
        clamps(c.epilogue.activation)))
-    return "more than 176 accumulator registers leave no room for a gate with gelu, a clamp or a bias: "
-           "narrow tile.n";
+    return "more than 176 accumulators leave no room for a gate with gelu, a clamp or a bias: narrow tile.n";
   if (smem_bytes(c) > kMaxSmemBytes) return "stages and buffers need more than 227 KB of shared memory";
   return nullptr;
 }

@@ -155,8 +155,7 @@ const std::vector<Impossible>& impossible_configs() {
        {.combine = Combine::separate, .epilogue = {.gated = true}}},
       {"a gated product needs whole groups of 16 columns for each CTA of a tile",
        {.tile = {128, 24, 64}, .epilogue = {.gated = true}}},
-      {"more than 176 accumulator registers leave no room for a gate with gelu, a clamp or a bias: narrow "
-       "tile.n",
+      {"more than 176 accumulators leave no room for a gate with gelu, a clamp or a bias: narrow tile.n",
        {.tile = {256, 192, 64}, .stages = 3, .epilogue = {.bias = Bias::column, .gated = true}}},
       {"plain schedules do not swap operands", plain({.tile = {8, 32, 64}, .d_major = Major::mn})},
       {"swapped operands need a 16-bit D: its fragments are transposed by stmatrix",
