@@ -21,7 +21,7 @@ _STEP = 16  # elements, and bytes of an fp8 row's pitch: torch's rule for n and 
 # ---- condition
 def scales_of(m: int, n: int, k: int, scale_a: Tensor, scale_b: Tensor) -> Optional[str]:
     """Returns "tensor", "row" or "block" as torch reads the scales' shapes, in torch's order; None if torch or sluice does not take
-    them. Blocks of A lie by columns in torch and by rows in sluice, so both take them for one row of A, or one block of k."""
+    them. Blocks of A lie by columns in torch, which is taken where it is the same as by rows: for one row of A, or one block of k."""
     if scale_a.dtype is not torch.float32 or scale_b.dtype is not torch.float32:
         return None
     if scale_a.numel() == 1 and scale_b.numel() == 1:
