@@ -110,7 +110,7 @@ Result<Plan> with_overlap(Plan plan, const Overlap& overlap) {
   SLUICE_TRY(check_overrides({.overlap = overlap}));
   plan.config.overlap = overlap;
   const KernelConfig& c = plan.config;
-  if (const char* rule = decodes(c.schedule) ? nullptr : validate(c))
+  if (const char* rule = decodes(c.schedule) ? validate_decoder(c) : validate(c))
     return Error{ErrorCode::invalid_config, rule};
   return plan;
 }
