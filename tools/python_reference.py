@@ -14,7 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/python-reference.md"
 # Module as imported, the file whose ``__all__`` lists its names, and the files that define them.
 MODULES = [
-    ("sluice", "__init__.py", ["problems.py", "formats.py", "convolutions.py", "plans.py", "workspaces.py", "packed.py", "errors.py"]),
+    ("sluice", "__init__.py", ["problems.py", "formats.py", "convolutions.py", "plans.py", "workspaces.py", "packed.py",
+                             "packed_experts.py", "errors.py"]),
     ("sluice.weights", "weights/__init__.py", ["weights/canonical.py", "weights/checkpoints.py", "weights/mxfp4.py", "weights/quantizer.py"]),
     ("sluice.torch", "torch/__init__.py", ["torch/functional.py", "torch/grouped.py", "torch/norm.py", "torch/conv.py", "torch/conv_transpose.py",
                                            "torch/packed.py", "torch/quantize.py", "torch/chain.py", "torch/override.py"]),

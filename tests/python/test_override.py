@@ -316,13 +316,23 @@ def test_a_wrapper_in_cpp_goes_past_the_override():
 
 
 def test_eager_calls_cost_little():
-    """The bar is 4 us beside the kernel's own call; the test allows thrice that, since the machine is shared."""
-    call, out = operands(16, 32, 1024), torch.empty(16, 32, dtype=BF16)
+    """Most of a call is the dispatcher's way to a function of Python, which a bare op takes too. The bare op is timed beside it, so the
+    bound holds on busy machines: 1.18 times were measured, and 3 us more per call would fail."""
+    library = torch.library.Library("sluice_test_cost", "DEF")
+    library.define("bare(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, *, ScalarType? out_dtype=None, bool use_fast_accum=False, "
+                   "Tensor(a!) out) -> Tensor(a!)")
+    library.impl("bare", lambda *call, out=None, **named: out, "CPU")
+    bare, call, out = torch.ops.sluice_test_cost.bare, operands(16, 32, 1024), torch.empty(16, 32, dtype=BF16)
     quick = type("quick", (ours.override,), {"route": on_cpu(compute=lambda *call, out=None, **named: out)})
+    named, ratios = {"out_dtype": BF16, "use_fast_accum": True, "out": out}, []
+
+    def us(function):
+        return min(timeit.repeat(lambda: function(*call, **named), number=1000, repeat=5)) * 1e3
+
     with quick():
-        named = {"out_dtype": BF16, "use_fast_accum": True, "out": out}
-        took = min(timeit.repeat(lambda: torch._scaled_mm(*call, **named), number=2000, repeat=7)) / 2000
-    assert quick.counts().taken > 2000 and took < 12e-6, f"{took * 1e6:.1f} us"
+        for _ in range(4):
+            ratios.append(us(torch._scaled_mm) / us(bare))
+    assert quick.counts().taken > 2000 and min(ratios) < 1.4, ratios
 
 
 def test_the_route_of_the_package_is_that_of_the_gpu(monkeypatch):

@@ -12,7 +12,7 @@ import sluice
 
 MODULES = ("sluice", "sluice.weights", "sluice.torch", "sluice.torch.moe", "sluice.torch.grad", "sluice.torch.nn", "sluice.torch.deep_gemm")
 # Names that are defined and documented elsewhere, or methods' classes.
-ELSEWHERE = {"sluice.torch": {"PackedWeights", "pack", "pack_e4m3", "pack_int4", "pack_int8", "pack_quantized"}}
+ELSEWHERE = {"sluice.torch": {"PackedExperts", "PackedWeights", "stack_packed", "pack", "pack_e4m3", "pack_int4", "pack_int8", "pack_quantized"}}
 
 
 @pytest.fixture(scope="module")
