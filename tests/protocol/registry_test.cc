@@ -24,15 +24,30 @@ i64 columns_for(const KernelConfig& c) {
 
 /// A problem of two cluster tiles and a fraction along m and n, and of two and a half k-tiles.
 Problem problem_for(const KernelConfig& c) {
-  const Problem product{.m = c.tile.m * c.cluster.m + 5,
-                        .n = columns_for(c),
-                        .k = 2 * c.tile.k + c.tile.k / 2,
-                        .a = {.type = c.a, .major = c.a_major},
-                        .b = {.type = c.b, .major = c.b_major},
-                        .d = {.type = c.d, .major = c.d_major},
-                        .epilogue = c.epilogue,
-                        .deterministic = c.combine != Combine::add};
+  Problem product{.m = c.tile.m * c.cluster.m + 5,
+                  .n = columns_for(c),
+                  .k = 2 * c.tile.k + c.tile.k / 2,
+                  .a = {.type = c.a, .major = c.a_major},
+                  .b = {.type = c.b, .major = c.b_major},
+                  .d = {.type = c.d, .major = c.d_major},
+                  .epilogue = c.epilogue,
+                  .deterministic = c.combine != Combine::add};
+  if (c.scale_a_columns) product.scale_a_ld = product.m + 3;
+  if (reads_table(c)) {
+    product.batch = 3;
+    product.groups = {c.groups.kind,
+                      c.groups.kind == GroupKind::counts ? static_cast<int>(product.m / 3 + 1) : 1};
+  }
   return is_swapped(c) ? transposed(product) : product;
+}
+
+/// Operands; rows of groups are divided among all of them, so that every row of D is written.
+Operands operands_for(const KernelConfig& c) {
+  Operands o = make_operands(problem_for(c));
+  const int m = static_cast<int>(o.problem.m), pitch = o.problem.groups.pitch;
+  if (c.groups.kind == GroupKind::ends) o.groups = {m / 3, m / 2, m};
+  if (c.groups.kind == GroupKind::counts) o.groups = {pitch, pitch, pitch};
+  return o;
 }
 
 /// Two clusters, or two slices per tile if the config adds up slices.
@@ -84,14 +99,14 @@ TEST(registry, every_configuration_computes_a_small_problem) {
       steps += expect_equals_reference(conv_for(config)).steps;
       continue;
     }
-    Operands o = make_operands(problem_for(config));
+    Operands o = operands_for(config);
     const Plan plan = plan_for(o.problem, config);
     const HostBuffers buffers = o.buffers(o.d);
     const auto report = run_on_host(plan, buffers, 0.5f, 2.0f, 1);
     ASSERT_TRUE(report.ok()) << report.error().message;
     steps += report->steps;
-    if (writes_scales(
-            config.epilogue)) {  // an element's scale depends on its neighbours: all of D is compared
+    // An element's scale depends on its neighbours, and its matrix of B on its group: all of D is compared.
+    if (writes_scales(config.epilogue) || reads_table(config)) {
       reference_gemm(o.problem, o.buffers(o.expected), 0.5f, 2.0f);
       ASSERT_TRUE(o.as_expected());
       continue;
@@ -118,6 +133,13 @@ TEST(registry, every_configuration_in_random_interleavings) {
                       .n = static_cast<int>(p.n),
                       .k = (config.stages + 2) * config.tile.k,
                       .split = plan_for(problem, config).split};
+    if (reads_table(config)) {  // two groups of all rows
+      const int half = scenario.m / 2;
+      const bool counts = config.groups.kind == GroupKind::counts;
+      scenario.batch = 2;
+      const std::vector<int> numbers{half, counts ? half : scenario.m};
+      scenario.groups = read_groups(config, {config.groups.kind, counts ? half : 1}, scenario.m, numbers);
+    }
     if (scenario.split.slices > 1)
       scenario.split.clusters = cluster_tiles(scenario.grid()) * scenario.split.slices;
     const Exploration found = explore_random(record_gemm(scenario), {.seed = 1, .schedules = 20});

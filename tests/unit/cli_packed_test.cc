@@ -165,7 +165,7 @@ TEST(cli_packed, refuses_what_has_no_effect) {
   refused("--shape 1x64x128 --group 64", "without --weights");
   refused("--shape 1x64x128 --weights int4 --zero per_group", "uint4");
   refused("--shape 1x64x128 --weights int5", "int5");
-  for (const char* flag : {"--scale-b tensor", "--batch 2", "--alpha 2", "--b-layout mn", "--a bf16"})
+  for (const char* flag : {"--scale-b tensor", "--ld-b 200", "--alpha 2", "--b-layout mn", "--a bf16"})
     refused(std::string("--shape 1x64x128 --weights int4 ") + flag,
             std::string(flag, std::strcspn(flag, " ")) + " has no effect");
 }
