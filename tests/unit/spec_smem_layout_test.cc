@@ -37,6 +37,7 @@ std::vector<Block> blocks_of(const KernelConfig& c) {
     blocks.push_back({epilogue_vector_offset(c, group), epilogue_vector_bytes(c), 8});
   for (int barrier = 0; barrier < barrier_count(c); ++barrier)
     blocks.push_back({barrier_offset(c) + 8 * barrier, 8, 8});
+  if (reads_table(c)) blocks.push_back({group_table_offset(c), group_table_bytes(c), 4});
   return blocks;
 }
 
