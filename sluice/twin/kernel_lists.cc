@@ -52,7 +52,8 @@ KernelLists alike(Overlap overlap, const std::vector<AgentList>& cta) {
 /// weights_first a thread issues the loads of its first weights (and gamma), waits, and issues the loads of
 /// tokens. The thread that copies last triggers. Scales and C are read after that.
 /// Steps of kernels/plain.cuh: begin fill loaded hand_off.
-/// Steps of kernels/narrow.cuh: begin fill loaded hand_off.
+/// Steps of kernels/narrow.cuh: fill loaded hand_off begin wait.
+/// Its wait in front of the table of groups comes before all else, as the one of fill with Wait::first does.
 KernelLists plain_lists(Overlap o) {
   const Events weights{reads(Operand::weights)};
   const Events fill = o.wait == Wait::weights_first ? join({weights, wait(o)}) : join({wait(o), weights});
