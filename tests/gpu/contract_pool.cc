@@ -198,8 +198,9 @@ Result<std::vector<Plan>> contract_field_plans(const DeviceInfo& device) {
   const size_t given = pool.size();
   for (const DenseKind& kind : dense_kinds())
     // Slices that are added in any order must hold equal data, as above, so Combine::add is left out here.
-    kind.cover_of_switches(
-            [](const KernelConfig& c) { return c.overlap.wait != Wait::none && c.combine != Combine::add; })
+    kind.cover_of_switches([](const KernelConfig& c) {
+          return c.overlap.wait != Wait::none && c.combine != Combine::add && !c.scale_a_columns;
+        })
         .complete(pool);
   std::vector<Plan> plans;
   for (size_t i = given; i < pool.size(); ++i) {

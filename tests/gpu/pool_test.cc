@@ -121,9 +121,8 @@ const Names kInNoDenseKernel = {"a fp32",
                                 "epilogue.bias_type e4m3",
                                 "epilogue.bias_type e5m2",  // vectors are not 8-bit
                                 "epilogue.c_type e4m3",
-                                "epilogue.c_type e5m2",                // and C is not either
-                                "epilogue.scale_d vector",             // D has one scale, or computed ones
-                                "epilogue.activation clamped_swiglu",  // gated_test.cc runs these kernels
+                                "epilogue.c_type e5m2",     // and C is not either
+                                "epilogue.scale_d vector",  // D has one scale, or computed ones
                                 "schedule narrow",
                                 "schedule wide",
                                 "schedule strip",
@@ -140,7 +139,8 @@ const Names kInNoDenseKernel = {"a fp32",
                                 "packed.order byte",
                                 "norm_a true",
                                 "epilogue.residual_last true"};  // these are for packed weights
-const Names kInNoPackedKernel = {"bias row",
+const Names kInNoPackedKernel = {"activation clamped_swiglu",
+                                 "bias row",
                                  "bias_type e4m3",
                                  "bias_type e5m2",
                                  "d e5m2",
@@ -164,11 +164,14 @@ const Names kNoSmallTokens = {"d e4m3", "x e4m3", "weights.order byte"};  // onl
 const Names kNoTable = {"groups.kind ends", "groups.kind counts", "groups.kind along_k",
                         "scale_a_columns true"};
 
+/// packed_groups_test.cc runs these.
+const Names kNoGroups = {"groups.kind ends", "groups.kind counts", "groups.kind along_k"};
+
 // To see it fail: remove a pool from sanitized_dense(), or "tile.n" from a kind's numbers.
 TEST(pool, covers_every_value_of_every_field_in_what_sanitizers_run) {
   EXPECT_EQ(values_in_none(sanitized_dense()), with(with(kInNoDenseKernel, kNoTable), kNoSpacing));
   EXPECT_EQ(values_in_none<NarrowConfig>({only<NarrowConfig>(sanitize_narrow_pool())}),
-            with(with(kInNoPackedKernel, kNoSpacing), kNoSmallTokens));
+            with(with(with(kInNoPackedKernel, kNoSpacing), kNoSmallTokens), kNoGroups));
   EXPECT_EQ(values_in_none<WideConfig>({only<WideConfig>(sanitize_wide_pool())}),
             with(with(kInNoPackedKernel, kNoSpacing), kNoSmallTokens));
   EXPECT_EQ(values_in_none<StripConfig>({only<StripConfig>(sanitize_strip_pool())}),
@@ -243,7 +246,7 @@ TEST(pool, covers_every_value_of_every_field_in_what_keeps_the_contract_of_depen
     if (const auto* c = std::get_if<WideConfig>(&config)) wide.push_back(*c);
   }
   const Names in_none = with(kInNoPackedKernel, {"overlap.wait none"});
-  EXPECT_EQ(values_in_none<NarrowConfig>({narrow}), with(in_none, kNoSmallTokens));
+  EXPECT_EQ(values_in_none<NarrowConfig>({narrow}), with(with(in_none, kNoSmallTokens), kNoGroups));
   EXPECT_EQ(values_in_none<WideConfig>({wide}), with(in_none, kNoSmallTokens));
   EXPECT_EQ(values_in_none<StripConfig>({strip}),
             with(in_none, {"scale_x block", "scale_d vector", "scale_d block"}));

@@ -9,6 +9,9 @@
 #include "tests/packed_problems.h"
 
 namespace sluice::testing {
+/// Activations of packed products.
+inline constexpr Activation kPackedActivations[] = {Activation::none, Activation::relu, Activation::gelu,
+                                                    Activation::silu};
 
 inline constexpr int kHeldTokens[] = {0, 0, 1, 4};
 inline constexpr int kTokenBlocks[] = {1, 1, 2, 4}, kRowBlocks[] = {2, 4, 4, 8},
@@ -32,7 +35,7 @@ inline WideConfig random_wide_config(const WeightFormat& format, Dice& dice) {
                  .d = dice.any_of(kOutputs),
                  .bias = dice.one_in(2) ? Bias::column : Bias::none,
                  .bias_type = WideConfig{}.bias_type,
-                 .activation = dice.any_of(kActivations),
+                 .activation = dice.any_of(kPackedActivations),
                  .tokens = random_tokens(kWideMostTokens, dice),
                  .x_stages = dice.any_of(kXStages),
                  .w_stages = dice.any_of(kWStages)};
@@ -60,7 +63,7 @@ inline StripConfig random_strip_config(const WeightFormat& format, Dice& dice) {
                         .scale_x = half ? ScaleMode::none : dice.any_of(kTokenScales),
                         .bias = dice.one_in(2) ? Bias::column : Bias::none,
                         .bias_type = StripConfig{}.bias_type,
-                        .activation = dice.any_of(kActivations),
+                        .activation = dice.any_of(kPackedActivations),
                         .gated = dice.one_in(3),
                         .scale_d = d == DType::e4m3 && !dice.one_in(3) ? ScaleMode::tensor : ScaleMode::none,
                         .tokens = random_tokens(dice.one_in(2) ? 192 : 64, dice),
@@ -114,7 +117,7 @@ inline NarrowConfig random_config(const WeightFormat& format, Dice& dice) {
                    .d = dice.any_of(kOutputs),
                    .bias = dice.one_in(2) ? Bias::column : Bias::none,
                    .bias_type = NarrowConfig{}.bias_type,
-                   .activation = dice.any_of(kActivations),
+                   .activation = dice.any_of(kPackedActivations),
                    .gated = dice.one_in(3),
                    .token_blocks = dice.any_of(kTokenBlocks),
                    .row_blocks = dice.any_of(kRowBlocks),
