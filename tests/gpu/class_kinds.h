@@ -39,8 +39,8 @@ ClassCover<WideConfig> wide_classes();
 /// True if a packed config is valid and fields that the kernel ignores have their defaults.
 template <class Config>
 bool is_possible_packed(const Config& c) {
-  return validate(c) == nullptr && (c.bias != Bias::none || c.bias_type == Config{}.bias_type) &&
-         c.bias != Bias::row;
+  return validate(c) == nullptr && !clamps(c.activation) &&
+         (c.bias != Bias::none || c.bias_type == Config{}.bias_type) && c.bias != Bias::row;
 }
 /// Covers enumerations and switches of packed kernels, over configs for which `joins` is true.
 template <class Config>
