@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times layers of experts beside vLLM's Triton kernels: cold weights, CUDA graphs, contenders in turn.
 
-    PYTHONPATH=python python bench/experts/layers.py OUT.json [--vllm FOLDER] [--seconds 240]
+    PYTHONPATH=python python bench/experts/layers.py OUT.json [--vllm FOLDER] [--ops _moe_C.abi3.so] [--seconds 240]
 
-FOLDER is vllm/model_executor/layers/fused_moe of vLLM 0.20.2, of whose kernels two are taken at run time.
-Sorting tokens for them is not timed, and the other steps around them are sluice's; both favours the peer. Without FOLDER it is left out.
+FOLDER is vllm/model_executor/layers/fused_moe of vLLM 0.20.2, of whose kernels two are taken at run time; without it the peer is left out.
+The file of --ops is vLLM's, whose moe_align_block_size sorts tokens for them; without it their sorting is not timed, and the record says
+so. The other steps around them are sluice's, which favours the peer.
 Each result has microseconds, and those of the floor: the bytes of all experts that a token chose, at 4.5 TB/s, or flops at 1685 TFLOP/s.
 """
 import argparse
@@ -20,7 +21,7 @@ import torch
 
 import sluice.torch as st
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from products import BF16, FP8_RATE, HBM, LAUNCHES, captured, timed
+from products import BF16, FP8_RATE, HBM, captured, timed
 
 MODELS = {  # experts on this GPU, chosen per token, hidden, intermediate
     "Qwen3-30B": (128, 8, 2048, 768), "Qwen3-235B TP8": (128, 8, 4096, 192), "DeepSeek-V3 EP32": (8, 8, 7168, 2048),
@@ -95,14 +96,38 @@ class Layer:
         bytes_ = 3 * used * self.inner * self.width + 2 * self.tokens * self.width * 2 + rows * (self.width + 2 * self.inner)
         return max(bytes_ / HBM, 6 * rows * self.inner * self.width / FP8_RATE)
 
-    def sluice(self, i):
+    def sluice(self, i, batch_invariant=False):
         w13, s13, w2, s2 = self.w[i]
-        self.out = st.moe.experts(self.x, self.ids, self.weights, w13, w2, scale_w13=s13, scale_w2=s2)
+        self.out = st.moe.experts(self.x, self.ids, self.weights, w13, w2, scale_w13=s13, scale_w2=s2, batch_invariant=batch_invariant)
 
-    def of_vllm(self, kernels, folder):
-        config = their_config(folder, self.experts, self.inner, self.tokens)
-        block, slots = config["BLOCK_SIZE_M"], self.ids.numel()
-        flat = self.ids.flatten()
+    def batch_invariant(self, i):
+        self.sluice(i, True)
+
+    def chains(self):
+        """The layer as one chain, of each copy of the weights."""
+        made = []
+        for w13, s13, w2, s2 in self.w:
+            steps = st.Steps()
+            steps.experts(self.x, self.ids, self.weights, w13, w2, scale_w13=s13, scale_w2=s2)
+            made.append(st.Chain(steps))
+        return lambda i: made[i].run()
+
+    def aligned_by_op(self, block):
+        """vLLM's sort, and the tensors that it fills."""
+        slots = self.ids.numel()
+        most = min(slots * block, slots + self.experts * (block - 1)) if slots < self.experts else slots + self.experts * (block - 1)
+        ids = torch.where(self.ids < 0, self.experts, self.ids).int()
+        sorted_ids, owners = (torch.empty(size, device="cuda", dtype=torch.int32) for size in (most, -(-most // block)))
+        count = torch.empty(1, device="cuda", dtype=torch.int32)
+
+        def sort():
+            torch.ops._moe_C.moe_align_block_size(ids, self.experts, block, sorted_ids, owners, count, None)
+
+        return sort, sorted_ids, owners, count
+
+    def aligned_by_torch(self, block):
+        """The same tensors, filled once."""
+        slots, flat = self.ids.numel(), self.ids.flatten()
         order = torch.sort(torch.where(flat < 0, self.experts, flat), stable=True).indices
         sorted_ids, owners = [], []
         for e in range(self.experts):
@@ -114,6 +139,12 @@ class Layer:
         sorted_ids = torch.cat(sorted_ids).int() if sorted_ids else torch.full((block,), slots, device="cuda", dtype=torch.int32)
         owners = torch.tensor(owners or [-1], device="cuda", dtype=torch.int32)
         count = torch.tensor([sorted_ids.numel()], device="cuda", dtype=torch.int32)
+        return (lambda: None), sorted_ids, owners, count
+
+    def of_vllm(self, kernels, folder, with_ops):
+        config = their_config(folder, self.experts, self.inner, self.tokens)
+        align = self.aligned_by_op if with_ops else self.aligned_by_torch
+        sort, sorted_ids, owners, count = align(config["BLOCK_SIZE_M"])
         hidden = torch.zeros(self.tokens, self.chosen, 2 * self.inner, device="cuda", dtype=BF16)
         made = torch.zeros(self.tokens, self.chosen, self.width, device="cuda", dtype=BF16)
         common = dict(use_fp8_w8a8=True, use_int8_w8a8=False, use_int8_w8a16=False, use_int4_w4a16=False, per_channel_quant=False,
@@ -121,6 +152,7 @@ class Layer:
 
         def call(i):
             w13, s13, w2, s2 = self.w[i]
+            sort()
             codes, scales = st.quantize(self.x, "1x128")
             kernels.invoke_fused_moe_triton_kernel(codes, w13, hidden, scales, s13, self.weights, sorted_ids, owners, count, False,
                                                    self.chosen, config, **common)
@@ -132,13 +164,14 @@ class Layer:
         return call
 
 
-def run(name, tokens, routing, kernels, folder):
+def run(name, tokens, routing, kernels, folder, with_ops):
     layer = Layer(name, tokens, routing)
-    record = {"model": name, "tokens": tokens, "routing": routing, "floor_us": layer.floor()}
-    graphs = {"sluice": captured(layer.sluice, layer.copies)}
+    record = {"model": name, "tokens": tokens, "routing": routing, "floor_us": layer.floor(), "peer sorts": with_ops}
+    graphs = {"sluice": captured(layer.chains(), layer.copies), "sluice ops": captured(layer.sluice, layer.copies),
+              "sluice ops, batch_invariant": captured(layer.batch_invariant, layer.copies)}
     if kernels is not None:
         try:
-            call = layer.of_vllm(kernels, folder)
+            call = layer.of_vllm(kernels, folder, with_ops)
             graphs["vLLM Triton"] = captured(call, layer.copies)
             layer.sluice(0)
             call(0)
@@ -153,9 +186,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out")
     parser.add_argument("--vllm")
+    parser.add_argument("--ops")
     parser.add_argument("--seconds", type=float, default=240)
     arguments = parser.parse_args()
+    torch.manual_seed(0)
     kernels = their_kernels(arguments.vllm) if arguments.vllm else None
+    if arguments.ops:
+        torch.ops.load_library(arguments.ops)
     began, results = time.time(), []
     cases = [(name, tokens, "uniform") for tokens in TOKENS for name in ("Qwen3-30B", "DeepSeek-V3 EP8", "DeepSeek-V3 TP8")]
     cases += [(name, 64, routing) for name in ("Qwen3-30B", "DeepSeek-V3 EP8") for routing in ("zipf", "one")]
@@ -164,12 +201,12 @@ def main():
         if time.time() - began > arguments.seconds:
             break
         try:
-            results.append(run(name, tokens, routing, kernels, arguments.vllm))
+            results.append(run(name, tokens, routing, kernels, arguments.vllm, arguments.ops is not None))
         except Exception as error:  # noqa: BLE001
             results.append({"model": name, "tokens": tokens, "routing": routing, "error": f"{type(error).__name__}: {error}"[:400]})
         print(json.dumps(results[-1]), flush=True)
         with open(arguments.out, "w", encoding="utf-8") as file:
-            json.dump({"gpu": torch.cuda.get_device_name(), "launches": LAUNCHES, "results": results}, file, indent=1)
+            json.dump({"gpu": torch.cuda.get_device_name(), "results": results}, file, indent=1)
         torch.cuda.empty_cache()
 
 

@@ -19,7 +19,8 @@ constexpr int kGroups[] = {1, 2, 4, 8, 16};
 /// The plan with another split, and the estimate of that.
 Plan with_split(Plan plan, const WorkSplit& split, const DeviceInfo& device) {
   plan.split = split;
-  plan.estimate = sluice::estimate(product_of(plan.problem, plan.config), plan.config, split, device);
+  plan.estimate =
+      sluice::estimate(expected(product_of(plan.problem, plan.config)), plan.config, split, device);
   plan.source = PlanSource::model;
   plan.measured_us = 0;
   plan.product_alone = false;
@@ -47,7 +48,7 @@ std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
   const KernelConfig& c = plan.config;
   const WorkSplit otherwise = numbered_otherwise(plan, device);
   if (numbering_problem(otherwise).empty()) orders.push_back(with_split(plan, otherwise, device));
-  const Problem product = product_of(plan.problem, c);
+  const Problem product = expected(product_of(plan.problem, c));
   const i64 rows = grid_rows(product, c), columns = grid_columns(product, c);
   // With one row or column of tiles, all rasters visit the tiles in the same order.
   if (std::min(rows, columns) <= 1) return orders;
@@ -73,7 +74,7 @@ std::vector<Plan> other_orders(const Plan& plan, const DeviceInfo& device) {
 std::vector<Plan> smaller_grids(const Plan& plan, const DeviceInfo& device) {
   std::vector<Plan> grids;
   if (is_plain(plan.config.schedule) || plan.split.slices > 1) return grids;
-  const Problem product = product_of(plan.problem, plan.config);
+  const Problem product = expected(product_of(plan.problem, plan.config));
   const i64 tiles = static_cast<i64>(grid_tiles(product, plan.config));  // a plan has fewer than 2^31 tiles
   const i64 clusters = plan.split.clusters;
   if (tiles <= clusters) return grids;

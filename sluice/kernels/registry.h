@@ -154,10 +154,13 @@ SLUICE_HD constexpr bool loads_strided(const Problem& p) {
   return load_of(p.a, p.m, p) == Load::strided || load_of(p.b, p.n, p) == Load::strided;
 }
 
-/// Kernels have room for few sizes of tables, so that one serves many numbers of groups.
+/// Kernels have room for few sizes of tables, so that one serves many numbers of groups. Beside a table of 32
+/// groups, tiles of 128 x 256 keep the stages that they have without a table.
 SLUICE_HD constexpr GroupConfig group_config(const Problem& p) {
   if (!reads_table(p)) return {};
-  return {p.groups.kind, p.batch <= 128 ? 128 : p.batch <= 512 ? 512 : kMostGroups};
+  for (const int most : {32, 128, 512})
+    if (p.batch <= most) return {p.groups.kind, most};
+  return {p.groups.kind, kMostGroups};
 }
 
 /// The config that runs `p` with this tile; for a transposed() problem, the one with swapped operands. The

@@ -25,6 +25,36 @@ def bounds(ends, rows):
     return made
 
 
+def test_a_hundred_thousand_replays_with_new_sizes():
+    """Each replay draws a table on the GPU; mismatches are counted there."""
+    rows, groups, replays = 256, 8, 100_000
+    a, b = whole(rows, 128), whole(groups, 128, 256, seed=1)
+    of_all = (a.double() @ b.double()).to(BF16)  # groups x rows x n
+    places, out = torch.arange(rows, device="cuda"), torch.empty(rows, 256, device="cuda", dtype=BF16)
+    wrong = torch.zeros((), device="cuda", dtype=torch.int64)
+
+    def once():
+        ends = torch.randint(0, rows + 30, (groups,), device="cuda").cummax(0).values.clamp(max=rows).int()
+        out.fill_(torch.nan)
+        st.grouped_mm(a, b, offs=ends, out=out)
+        group = torch.searchsorted(ends, places, right=True)
+        wanted = of_all[group.clamp(max=groups - 1), places]
+        inside = (group < groups)[:, None]
+        wrong.add_(torch.where(inside, out != wanted, ~out.isnan()).sum())
+
+    once()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        once()
+    for _ in range(replays):
+        graph.replay()
+    assert wrong.item() == 0
+    b[3] += 1  # the count can rise
+    graph.replay()
+    assert wrong.item() > 0
+
+
 @pytest.mark.parametrize("ends", TABLES)
 def test_rows_of_groups(ends):
     a, b, bias = whole(300, 512), whole(4, 512, 384, seed=1), whole(4, 384, seed=2)
@@ -39,7 +69,7 @@ def test_rows_of_groups(ends):
 
 @pytest.mark.parametrize("kind", ["vector", "block"])
 @pytest.mark.parametrize("ends", TABLES)
-def test_scaled_rows_have_the_bits_of_dense_products(kind, ends):
+def test_scaled_rows_have_the_bits_of_a_group_alone(kind, ends):
     a, b = real(300, 512).to(E4M3), real(4, 384, 512, seed=1).to(E4M3)
     shapes = {"vector": ((300, 1), (4, 384)), "block": ((300, 4), (4, 3, 4))}[kind]
     scale_a, scale_b = powers(*shapes[0]), powers(*shapes[1], seed=1)
@@ -47,9 +77,9 @@ def test_scaled_rows_have_the_bits_of_dense_products(kind, ends):
     for g, (first, last) in enumerate(bounds(ends, 300)):
         if first == last:
             continue
-        one = scale_b[g].view(1, -1) if kind == "vector" else scale_b[g]
-        dense = st.scaled_mm(a[first:last], b[g].t(), scale_a[first:last].contiguous(), one, out_dtype=BF16)
-        assert torch.equal(made[first:last].view(torch.int16), dense.view(torch.int16)), g
+        alone = st.scaled_grouped_mm(a[first:last], b[g:g + 1].transpose(1, 2), scale_a[first:last].contiguous(), scale_b[g:g + 1],
+                                     table(last - first))
+        assert torch.equal(made[first:last].view(torch.int16), alone.view(torch.int16)), g
 
 
 def test_a_graph_is_replayed_with_other_tables():
@@ -139,3 +169,11 @@ def test_a_layer_of_experts(tokens, recipe):
         total += weights[:, j, None].double() * y * has[:, None]
     error = (made.double() - total).norm() / total.norm()
     assert error < (0.01 if recipe is None else 0.05), error
+    for batch_invariant in (False, True):
+        wanted = st.moe.experts(x, ids, weights, w13, w2, batch_invariant=batch_invariant, **more)
+        steps = st.Steps()
+        out = steps.experts(x, ids, weights, w13, w2, batch_invariant=batch_invariant, **more)
+        st.Chain(steps).run()
+        assert torch.equal(out, wanted), "a chain has the bits of its ops"
+    few = st.moe.experts(x[:1], ids[:1], weights[:1], w13, w2, batch_invariant=True, **more)
+    assert torch.equal(few, wanted[:1]), "of one token alone"

@@ -325,6 +325,43 @@ def test_a_layer_of_fp8_experts(layer_on_host, granularity, inner, activation):
         st.moe.experts(x, ids, weights, q13, q2, scale_w13=s13)
 
 
+@pytest.mark.parametrize("tokens,batch_invariant,in_two", [(1, False, True), (1, True, False), (40, False, False)])
+def test_few_tokens_take_two_kernels_for_gates_unless_bits_must_not_change(layer_on_host, monkeypatch, tokens, batch_invariant, in_two):
+    from sluice.torch import moe
+
+    experts, width, inner = 64, 256, 256
+    w13, w2 = torch.ones(experts, 2 * inner, width).to(torch.float8_e4m3fn), torch.ones(experts, width, inner).to(torch.float8_e4m3fn)
+    ids = torch.arange(tokens)[:, None] % experts
+    called = []
+    for name in ("silu_mul_quantize", "scaled_grouped_mm_quantize"):
+        real = getattr(moe, name)
+        monkeypatch.setattr(moe, name, lambda *args, name=name, real=real, **more: called.append(name) or real(*args, **more))
+    st.moe.experts(torch.ones(tokens, width).bfloat16(), ids, None, w13, w2, scale_w13=torch.ones(experts, 4, 2),
+                   scale_w2=torch.ones(experts, 2, 2), batch_invariant=batch_invariant)
+    assert called == ["silu_mul_quantize" if in_two else "scaled_grouped_mm_quantize"]
+
+
+@pytest.mark.parametrize("recipe,batch_invariant,names", [
+    (None, False, "route gather gate_up down combine"), ("row", False, "route gather gate_up gate down combine"),
+    ("1x128", False, "route gather gate_up gate down combine"), ("1x128", True, "route gather gate_up down combine")])
+def test_the_steps_of_a_layer(recipe, batch_invariant, names):
+    class Noted(st.Steps):
+        def __init__(self):
+            self.noted = []
+
+        def _add(self, add, name, *pairs):
+            self.noted.append(name)
+
+    steps, experts, width, inner = Noted(), 4, 256, 128
+    kind = torch.bfloat16 if recipe is None else torch.float8_e4m3fn
+    w13, w2 = torch.empty(experts, 2 * inner, width, dtype=kind), torch.empty(experts, width, inner, dtype=kind)
+    shapes = {None: (), "row": ((2 * inner,), (width,)), "1x128": ((2, 2), (2, 1))}[recipe]
+    more = {name: torch.empty(experts, *shape) for name, shape in zip(("scale_w13", "scale_w2"), shapes)}
+    x, ids = torch.empty(3, width, dtype=torch.bfloat16), torch.zeros(3, 2, dtype=torch.int64)
+    out = steps.experts(x, ids, torch.ones(3, 2), w13, w2, batch_invariant=batch_invariant, **more)
+    assert out.shape == (3, width) and steps.noted == [f"experts.{each}" for each in names.split()]
+
+
 @pytest.mark.parametrize("activation", ["silu", "clamped_swiglu"])
 def test_a_layer_of_packed_experts(layer_on_host, monkeypatch, activation):
     from sluice.torch import moe
@@ -347,6 +384,8 @@ def test_a_layer_of_packed_experts(layer_on_host, monkeypatch, activation):
     assert (made.float() - wanted).norm() < 0.02 * wanted.norm()
     with pytest.raises(errors.InvalidArgument, match="w13 or w2 is packed: both are"):
         st.moe.experts(x, ids, weights, packed[0], w2)
+    with pytest.raises(errors.InvalidArgument, match="batch_invariant"):
+        st.moe.experts(x, ids, weights, *packed, batch_invariant=True)
     with pytest.raises(errors.InvalidArgument, match="leave scale_w13"):
         st.moe.experts(x, ids, weights, *packed, scale_w13=torch.ones(EXPERTS, 128))
 

@@ -29,6 +29,25 @@ def check_ids(topk_ids: Tensor) -> None:
         raise InvalidSize(f"topk_ids has shape {tuple(topk_ids.shape)} and must have the tokens and the experts of each")
 
 
+def granularity_of(w13: Tensor, scale_w13: Tensor, scale_w2: Optional[Tensor]) -> str:
+    """Returns how tokens are quantised for weights with these scales."""
+    if scale_w2 is None or scale_w2.dim() != scale_w13.dim():
+        raise InvalidArgument("scale_w13 and scale_w2 are given together, and have the same number of dimensions")
+    kinds = {2: "row", 3: "1x128"}
+    if scale_w13.dim() not in kinds:
+        raise InvalidSize(f"scale_w13 has shape {tuple(scale_w13.shape)}: it must have one value for each row of each expert "
+                          f"({w13.shape[0]}, {w13.shape[1]}), or for each block of 128 x 128")
+    return kinds[scale_w13.dim()]
+
+
+_FEW_TILES = 64  # of 256 columns: fewer than half of a Hopper's SMs
+
+
+def gates_fill_no_gpu(ids: Tensor, up: Tensor) -> bool:
+    """Returns whether the kernel that quantises gates, whose tiles have 256 columns, would leave more than half of the SMs idle."""
+    return min(ids.numel(), up.shape[0]) * (up.shape[-1] // 256) < _FEW_TILES
+
+
 def new_routed(topk_ids: Tensor, experts: int, pitch: int, rows: int) -> Tuple[Tensor, Tensor, Tensor]:
     check_ids(topk_ids)
     return (topk_ids.new_empty((experts,), dtype=torch.int32), topk_ids.new_empty(topk_ids.shape, dtype=torch.int32),

@@ -28,7 +28,7 @@ from ..packed import PackedWeights
 from ..packed_experts import PackedExperts
 from ._entry import checked
 from ._library import activation_number, check_norm_scale, check_out, half_of_columns, scales_shape
-from ._moe_ops import new_routed, rows_for
+from ._moe_ops import gates_fill_no_gpu, granularity_of, new_routed, rows_for
 from .grouped import ENDS
 
 __all__ = ["Chain", "Steps"]
@@ -170,14 +170,15 @@ class Steps:
         return out
 
     @checked
-    def scaled_grouped_mm_quantize(self, mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, offs: Tensor, *,
-                                   activation: Optional[str] = None, gated: bool = False, out: Optional[Tensor] = None,
-                                   scales: Optional[Tensor] = None, name: str = "product") -> Tuple[Tensor, Tensor]:
+    def scaled_grouped_mm_quantize(self, mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, offs: Tensor,
+                                   bias: Optional[Tensor] = None, *, activation: Optional[str] = None, gated: bool = False,
+                                   out: Optional[Tensor] = None, scales: Optional[Tensor] = None,
+                                   name: str = "product") -> Tuple[Tensor, Tensor]:
         """Adds ``st.scaled_grouped_mm_quantize``. Returns ``(out, scales)``: float8_e4m3fn, and fp32 by 1x128."""
         out = self._out(out, mat_a, _width(mat_b.shape[-1], gated), torch.float8_e4m3fn)
         scales = self._scales(scales, out, "1x128")
         self._add(f.add_product, name, f.MAT_A, mat_a, f.MAT_B, mat_b, f.OUT, out, f.SCALE_OUT, scales, f.OFFS, offs, f.GROUPS, ENDS, f.SCALE_A,
-                  scale_a, f.SCALE_B, scale_b, f.ACTIVATION, activation_number(activation), f.GATED, gated)
+                  scale_a, f.SCALE_B, scale_b, f.BIAS, bias, f.ACTIVATION, activation_number(activation), f.GATED, gated)
         return out, scales
 
     @checked
@@ -224,6 +225,38 @@ class Steps:
         out = self._out(out, row_of_slot, y.shape[1], y.dtype)
         self._add(f.add_combine, name, f.Y, y, f.ROW_OF_SLOT, row_of_slot, f.TOPK_WEIGHTS, topk_weights, f.SHARED, shared, f.OUT, out)
         return out
+
+    @checked
+    def experts(self, x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Tensor, w2: Tensor, *,
+                scale_w13: Optional[Tensor] = None, scale_w2: Optional[Tensor] = None, bias_13: Optional[Tensor] = None,
+                bias_2: Optional[Tensor] = None, shared: Optional[Tensor] = None, batch_invariant: bool = False,
+                out: Optional[Tensor] = None, name: str = "experts") -> Tensor:
+        """Adds the five or six steps of ``st.moe.experts`` with silu, named NAME.route, .gather, .gate_up, .gate, .down and .combine.
+        Returns ``out``, tokens x h, which may be ``shared``. ``x``: tokens x h. An earlier step may write it, the ids and the weights of
+        tokens; none may write those of experts."""
+        def named(part: str) -> str:
+            return f"{name}.{part}"
+
+        up, down = w13.transpose(-2, -1), w2.transpose(-2, -1)
+        ends, row_of_slot, token_of_row = self.route(topk_ids, w13.shape[0], name=named("route"))
+        if scale_w13 is None:
+            rows = self.gather(x, token_of_row, name=named("gather"))
+            hidden = self.grouped_mm(rows, up, offs=ends, bias=bias_13, activation="silu", gated=True, name=named("gate_up"))
+            y = self.grouped_mm(hidden, down, offs=ends, bias=bias_2, name=named("down"))
+            return self.combine(y, row_of_slot, topk_weights, shared, out=out, name=named("combine"))
+        granularity = granularity_of(w13, scale_w13, scale_w2)
+        codes, scales = self.gather(x, token_of_row, granularity, name=named("gather"))
+        by_block = granularity == "1x128"
+        if by_block and up.shape[-1] % 256 == 0 and (batch_invariant or not gates_fill_no_gpu(topk_ids, up)):
+            codes, scales = self.scaled_grouped_mm_quantize(codes, up, scales, scale_w13, ends, bias_13, activation="silu",
+                                                            gated=True, name=named("gate_up"))
+        else:
+            hidden = self.scaled_grouped_mm(codes, up, scales, scale_w13, ends, bias_13, out_dtype=x.dtype, gated=not by_block,
+                                            activation=None if by_block else "silu", name=named("gate_up"))
+            quantize = self.silu_mul_quantize if by_block else self.quantize
+            codes, scales = quantize(hidden, granularity, name=named("gate"))
+        y = self.scaled_grouped_mm(codes, down, scales, scale_w2, ends, bias_2, out_dtype=x.dtype, name=named("down"))  # type: ignore[arg-type]
+        return self.combine(y, row_of_slot, topk_weights, shared, out=out, name=named("combine"))
 
     @checked
     def gap(self, name: str = "gap", *, writes: Optional[Iterable[Tensor]] = None, waits: bool = False, triggers: bool = False,

@@ -23,7 +23,7 @@ from ..errors import InvalidArgument, InvalidSize
 from ..packed_experts import PackedExperts
 from ..plans import Workspace
 from ._entry import op
-from ._moe_ops import COMBINE, GATHER, GATHER_QUANTIZE, ROUTE, check_granularity, check_ids, rows_for
+from ._moe_ops import COMBINE, GATHER, GATHER_QUANTIZE, ROUTE, check_granularity, check_ids, gates_fill_no_gpu, granularity_of, rows_for
 from .autograd import needs_grad, refuse_grad
 from .grouped import grouped_mm, packed_grouped_mm, scaled_grouped_mm, scaled_grouped_mm_quantize
 from .quantize import quantize, silu_mul_quantize
@@ -92,22 +92,11 @@ def combine(y: Tensor, row_of_slot: Tensor, topk_weights: Optional[Tensor] = Non
     return COMBINE(y, row_of_slot, topk_weights, shared)  # type: ignore[no-any-return]
 
 
-def _granularity_of(w13: Tensor, scale_w13: Tensor, scale_w2: Optional[Tensor]) -> str:
-    """Returns how tokens are quantised for weights with these scales."""
-    if scale_w2 is None or scale_w2.dim() != scale_w13.dim():
-        raise InvalidArgument("scale_w13 and scale_w2 are given together, and have the same number of dimensions")
-    kinds = {2: "row", 3: "1x128"}
-    if scale_w13.dim() not in kinds:
-        raise InvalidSize(f"scale_w13 has shape {tuple(scale_w13.shape)}: it must have one value for each row of each expert "
-                          f"({w13.shape[0]}, {w13.shape[1]}), or for each block of 128 x 128")
-    return kinds[scale_w13.dim()]
-
-
 def _hidden(codes: Tensor, scales: Tensor, up: Tensor, scale_up: Tensor, ends: Tensor, bias: Optional[Tensor], dtype: torch.dtype,
-            activation: str, use_fast_accum: bool, workspace: Optional[Workspace]) -> Tuple[Tensor, Tensor]:
-    """Returns ``act(gate) * up``, quantised as the tokens are. By blocks of whole gates it is one kernel. By other blocks it is two
-    with silu, and with other activations the gate is torch's."""
-    if scale_up.dim() == 3 and up.shape[-1] % 256 == 0:
+            activation: str, use_fast_accum: bool, in_two: bool, workspace: Optional[Workspace]) -> Tuple[Tensor, Tensor]:
+    """Returns ``act(gate) * up``, quantised as the tokens are. By blocks of whole gates it is one kernel, unless ``in_two``. By other
+    blocks it is two with silu, and with other activations the gate is torch's."""
+    if scale_up.dim() == 3 and up.shape[-1] % 256 == 0 and not (in_two and activation == "silu"):
         return scaled_grouped_mm_quantize(codes, up, scales, scale_up, ends, bias=bias, gated=True,  # type: ignore[no-any-return]
                                           activation=activation, workspace=workspace)
     by_row = scale_up.dim() == 2
@@ -121,8 +110,8 @@ def _hidden(codes: Tensor, scales: Tensor, up: Tensor, scale_up: Tensor, ends: T
 @op(mat_b="w13")
 def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Union[Tensor, PackedExperts],
             w2: Union[Tensor, PackedExperts], *, scale_w13: Optional[Tensor] = None, scale_w2: Optional[Tensor] = None,
-            bias_13: Optional[Tensor] = None, bias_2: Optional[Tensor] = None, shared: Optional[Tensor] = None, activation: str = "silu", use_fast_accum: bool = False,
-            workspace: Optional[Workspace] = None) -> Tensor:
+            bias_13: Optional[Tensor] = None, bias_2: Optional[Tensor] = None, shared: Optional[Tensor] = None, activation: str = "silu",
+            use_fast_accum: bool = False, batch_invariant: bool = False, workspace: Optional[Workspace] = None) -> Tensor:
     """Returns ``shared[t] + sum over j of topk_weights[t, j] * w2[e] (act(gate) * up)``, where gate and up are the halves of
     ``w13[e] x[t]`` and ``e = topk_ids[t, j]``: a whole layer of experts.
 
@@ -138,35 +127,49 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
       ``g * sigmoid(1.702 * g) * (u + 1)``, where g is gate, at most 7, and u is up in -7..7. With block scales it costs two kernels of
       torch unless 2 * i is a multiple of 256 or it is "silu"; with packed weights "clamped_swiglu" does.
 
+    - ``batch_invariant``: True: a token's bits do not depend on the number of tokens. Otherwise so few tokens that tiles of gates would
+      fill less than half of the GPU take another kernel, with block scales and silu: gate and up are rounded to x's type before their
+      product. Packed weights cannot promise it.
+
     In 16 bits it is differentiable in x, the topk_weights, both weights and ``shared``; gathering and adding are then torch's. A
-    token's bits depend on its own rows alone, whatever the number of tokens; with packed weights, among calls of one number of tokens.
+    token's bits never depend on other tokens' values or experts.
     """
     if activation not in _GATES:
         raise InvalidArgument(f"activation = {shown(activation)} must be one of {', '.join(_GATES)}")
     tokens = x.reshape(-1, x.shape[-1])
     ids = topk_ids.reshape(tokens.shape[0], topk_ids.shape[-1])
     weights = None if topk_weights is None else topk_weights.reshape(ids.shape).float()
+    more = None if shared is None else shared.reshape(tokens.shape)
     if isinstance(w13, PackedExperts) or isinstance(w2, PackedExperts):
         if needs_grad(x, topk_weights, shared, None):
             refuse_grad("experts of packed weights")
         if scale_w13 is not None or scale_w2 is not None or type(w13) is not type(w2):
             raise InvalidArgument("w13 or w2 is packed: both are, and they contain their scales; leave scale_w13 and scale_w2 out")
+        if batch_invariant:
+            raise InvalidArgument("batch_invariant = True and the experts are packed: their kernels divide k by the number of tokens; "
+                                  "leave it out, or take 16 bits or fp8")
         ends, row_of_slot, token_of_row = route(ids, len(w13))
         y = _packed(gather(tokens, token_of_row), w13, w2, ends, (bias_13, bias_2), activation)  # type: ignore[arg-type]
-        return combine(y, row_of_slot, weights, None if shared is None else shared.reshape(tokens.shape)).view(x.shape)
-    ends, row_of_slot, token_of_row = route(ids, w13.shape[0])
-    if scale_w13 is None:
-        out = _experts_16_bit(tokens, weights, w13, w2, (ends, row_of_slot, token_of_row), (bias_13, bias_2), shared, activation,
-                              workspace)
-        return out.view(x.shape)
-    granularity = _granularity_of(w13, scale_w13, scale_w2)
-    if needs_grad(x, topk_weights, shared, None):
-        refuse_grad("experts of fp8 weights")
-    codes, scales = gather(tokens, token_of_row, granularity)
-    codes, scales = _hidden(codes, scales, w13.transpose(-2, -1), scale_w13, ends, bias_13, x.dtype, activation, use_fast_accum, workspace)
-    y = scaled_grouped_mm(codes, w2.transpose(-2, -1), scales, scale_w2, ends, bias_2, out_dtype=x.dtype,  # type: ignore[arg-type]
-                          use_fast_accum=use_fast_accum, workspace=workspace)
-    return combine(y, row_of_slot, weights, None if shared is None else shared.reshape(tokens.shape)).view(x.shape)
+    elif scale_w13 is None:
+        tables = route(ids, w13.shape[0])
+        if needs_grad(tokens, w13, weights, shared) or needs_grad(w2, None, bias_13, bias_2):
+            return _differentiable(tokens, weights, w13, w2, tables, (bias_13, bias_2), more, activation, workspace).view(x.shape)
+        ends, row_of_slot, token_of_row = tables
+        hidden = grouped_mm(gather(tokens, token_of_row), w13.transpose(-2, -1), offs=ends, bias=bias_13, gated=True,
+                            activation=activation, workspace=workspace)
+        y = grouped_mm(hidden, w2.transpose(-2, -1), offs=ends, bias=bias_2, workspace=workspace)
+    else:
+        granularity = granularity_of(w13, scale_w13, scale_w2)
+        if needs_grad(x, topk_weights, shared, None):
+            refuse_grad("experts of fp8 weights")
+        ends, row_of_slot, token_of_row = route(ids, w13.shape[0])
+        codes, scales = gather(tokens, token_of_row, granularity)
+        up = w13.transpose(-2, -1)
+        in_two = not batch_invariant and gates_fill_no_gpu(ids, up)
+        codes, scales = _hidden(codes, scales, up, scale_w13, ends, bias_13, x.dtype, activation, use_fast_accum, in_two, workspace)
+        y = scaled_grouped_mm(codes, w2.transpose(-2, -1), scales, scale_w2, ends, bias_2, out_dtype=x.dtype,  # type: ignore[arg-type]
+                              use_fast_accum=use_fast_accum, workspace=workspace)
+    return combine(y, row_of_slot, weights, more).view(x.shape)
 
 
 def _clamped_swiglu(gate: Tensor, up: Tensor) -> Tensor:
@@ -195,21 +198,15 @@ def _packed(rows: Tensor, w13: PackedExperts, w2: PackedExperts, ends: Tensor, b
     return packed_grouped_mm(hidden, w2, ends, biases[1])  # type: ignore[no-any-return]
 
 
-def _experts_16_bit(tokens: Tensor, weights: Optional[Tensor], w13: Tensor, w2: Tensor, tables: Tuple[Tensor, Tensor, Tensor],
+def _differentiable(tokens: Tensor, weights: Optional[Tensor], w13: Tensor, w2: Tensor, tables: Tuple[Tensor, Tensor, Tensor],
                     biases: Tuple[Optional[Tensor], Optional[Tensor]], shared: Optional[Tensor], activation: str,
                     workspace: Optional[Workspace]) -> Tensor:
+    """Returns the layer in 16 bits, with torch's operations around the products."""
     ends, row_of_slot, token_of_row = tables
-    up, down = w13.transpose(-2, -1), w2.transpose(-2, -1)
-    wants = needs_grad(tokens, w13, weights, shared) or needs_grad(w2, None, *biases)
-    if not wants:
-        rows = gather(tokens, token_of_row)
-        hidden = grouped_mm(rows, up, offs=ends, bias=biases[0], gated=True, activation=activation, workspace=workspace)
-        y = grouped_mm(hidden, down, offs=ends, bias=biases[1], workspace=workspace)
-        return combine(y, row_of_slot, weights, None if shared is None else shared.reshape(tokens.shape))
-    gate_up = grouped_mm(rows_of(tokens, token_of_row), up, offs=ends, bias=biases[0], zero_rest=True, workspace=workspace)
-    y = grouped_mm(_gated(gate_up, activation), down, offs=ends, bias=biases[1], zero_rest=True, workspace=workspace)
+    gate_up = grouped_mm(rows_of(tokens, token_of_row), w13.transpose(-2, -1), offs=ends, bias=biases[0], zero_rest=True, workspace=workspace)
+    y = grouped_mm(_gated(gate_up, activation), w2.transpose(-2, -1), offs=ends, bias=biases[1], zero_rest=True, workspace=workspace)
     total = sum_of_slots(y, row_of_slot, weights)
-    return (total if shared is None else total + shared.reshape(tokens.shape).float()).to(tokens.dtype)
+    return (total if shared is None else total + shared.float()).to(tokens.dtype)
 
 
 def rows_of(tokens: Tensor, token_of_row: Tensor) -> Tensor:

@@ -164,10 +164,12 @@ struct TileStore {
   static constexpr bool kQuantises = writes_scales(kConfig.epilogue);
   // The store loops are unrolled completely or not at all (docs/findings/heavy-epilogues.md).
   static constexpr int kStoreUnroll = unrolls_stores(kConfig) ? 2 * kConfig.tile.n : 1;
-  // Not after an exchange, where ptxas would serialise some products (C7515), and not with block scales,
-  // where one config spills. Results that are quantised take the place of their sums.
+  // Not after an exchange, nor with groups, whose chunks may be copied: ptxas would serialise some products
+  // (C7515). Not with block scales, where one config spills. Results that are quantised take the place of
+  // their sums.
   static constexpr bool kIndexesSums =
-      kQuantises || (unrolls_stores(kConfig) && kConfig.cluster.k == 1 && !is_block_scaled(kConfig.epilogue));
+      kQuantises || (unrolls_stores(kConfig) && kConfig.cluster.k == 1 && !has_groups(kConfig) &&
+                     !is_block_scaled(kConfig.epilogue));
   // groups of 8 columns whose operands are loaded ahead, so that one wait covers eight loads
   static constexpr int kOperandsAhead = 8;
   using Residuals = typename ResidualRows<kConfig.epilogue>::Pairs;

@@ -171,6 +171,16 @@ bool reorders_sums_of_groups(const Problem& p, const KernelConfig& c) {
   return has_groups(p) && c.cluster.k > 1;
 }
 
+/// Returns whether groups with block scales lose by this tile or cluster (docs/findings/experts.md).
+/// - CTAs of a cluster share rows of A: of eight tuned products with 128 rows per group and more none gained
+///   1 % from it, and five lost 2 to 8 %. With fewer rows there is little to share.
+/// - Columns of a tile are in parts of blocks: such widths lost 2.5 to 4 % to the best of twelve tuned
+///   products with few rows, 128 and 256 lost 1.3 %.
+bool is_slow_with_groups(const Problem& p, const KernelConfig& c) {
+  if (!has_groups(p) || !is_block_scaled(c.epilogue)) return false;
+  return c.cluster.n > 1 || (c.tile.n % kScaleBlock != 0 && kScaleBlock % c.tile.n != 0);
+}
+
 /// Returns whether the tile's width is slow for MN-major B, which is loaded in blocks of 64 columns. With
 /// other widths half of the tiles start inside an L2 line, and all load columns of their neighbours. Where no
 /// CTA shares B, 51 of 53 problems lost 2 to 51 % by it and two gained 1 % (docs/findings/mn-major.md). WGMMA
@@ -207,7 +217,8 @@ void search(const Problem& p, const std::vector<BaseConfig>& bases, const Device
       if (const char* rule = validate(config); rule != nullptr) {
         result.refuse(config, rule);
       } else if ((!o.cluster && (splits_more_than_a_wave(expected(p), config, device) ||
-                                 reorders_sums_of_groups(p, config) || !may_win(p, config, false))) ||
+                                 reorders_sums_of_groups(p, config) || is_slow_with_groups(p, config) ||
+                                 !may_win(p, config, false))) ||
                  (!o.tile_n && is_slow_width(p, config))) {
         continue;
       } else if (too_many_tiles(p, config)) {
@@ -294,7 +305,11 @@ WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo
   bool first = true;
   Traffic least;
   WorkSplit best = split;
-  for (const Raster raster : {Raster::along_m, Raster::along_n}) {
+  // The first of equals wins. A group has few rows of tiles, and B is read from HBM: the tiles that share a
+  // part of it should run side by side (docs/findings/experts.md).
+  const bool n_first = has_groups(p);
+  for (const Raster raster :
+       {n_first ? Raster::along_n : Raster::along_m, n_first ? Raster::along_m : Raster::along_n}) {
     if (raster != o.raster.value_or(raster)) continue;
     split.raster = raster;
     const i64 extent = raster == Raster::along_m ? rows : columns;
@@ -379,7 +394,8 @@ bool suits(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
   if (c.load_a != load_of(product.a, product.m, product)) return false;
   if (c.load_b != load_of(product.b, product.n, product)) return false;
   return !splits_more_than_a_wave(expected(product), c, device) && !reorders_sums_of_groups(product, c) &&
-         may_win(product, c, false) && !is_slow_width(product, c) && !too_many_tiles(product, c);
+         !is_slow_with_groups(product, c) && may_win(product, c, false) && !is_slow_width(product, c) &&
+         !too_many_tiles(product, c);
 }
 
 /// Returns why splits_along_k() did not return the split that the overrides ask for.
