@@ -105,12 +105,12 @@ class Layer:
 
     def chains(self):
         """The layer as one chain, of each copy of the weights."""
-        made = []
+        self.made = []  # a graph does not keep the kernels of its chains
         for w13, s13, w2, s2 in self.w:
             steps = st.Steps()
             steps.experts(self.x, self.ids, self.weights, w13, w2, scale_w13=s13, scale_w2=s2)
-            made.append(st.Chain(steps))
-        return lambda i: made[i].run()
+            self.made.append(st.Chain(steps))
+        return lambda i: self.made[i].run()
 
     def aligned_by_op(self, block):
         """vLLM's sort, and the tensors that it fills."""

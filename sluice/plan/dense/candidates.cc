@@ -171,13 +171,16 @@ bool reorders_sums_of_groups(const Problem& p, const KernelConfig& c) {
   return has_groups(p) && c.cluster.k > 1;
 }
 
-/// Returns whether groups with block scales lose by this tile or cluster (docs/findings/experts.md).
-/// - CTAs of a cluster share rows of A: of eight tuned products with 128 rows per group and more none gained
-///   1 % from it, and five lost 2 to 8 %. With fewer rows there is little to share.
-/// - Columns of a tile are in parts of blocks: such widths lost 2.5 to 4 % to the best of twelve tuned
-///   products with few rows, 128 and 256 lost 1.3 %.
+/// Returns whether groups lose by this tile or cluster (docs/findings/experts.md).
+/// - Two waves of rows per warpgroup, and a width between multiples of 64: ptxas serialised products of such
+///   kernels, which took up to twice as long; what replaced them was not timed.
+/// - Block scales, and CTAs of a cluster share rows of A: of eight tuned products with 128 rows per group and
+///   more none gained 1 % from it, and five lost 2 to 8 %. With fewer rows there is little to share.
+/// - Block scales, and columns of a tile are in parts of blocks: such widths lost 2.5 to 4 % to the best of
+///   twelve tuned products with few rows, 128 and 256 lost 1.3 %.
 bool is_slow_with_groups(const Problem& p, const KernelConfig& c) {
-  if (!has_groups(p) || !is_block_scaled(c.epilogue)) return false;
+  if (!has_groups(p)) return false;
+  if (!is_block_scaled(c.epilogue)) return waves(c) > 1 && c.tile.n % kMnBlock != 0;
   return c.cluster.n > 1 || (c.tile.n % kScaleBlock != 0 && kScaleBlock % c.tile.n != 0);
 }
 
@@ -291,6 +294,12 @@ std::string split_problem(const Problem& p, const KernelConfig& c, const DeviceI
 
 }  // namespace
 
+/// Rows of tiles in a band of groups, whose number of rows is not known. Tiles that share a part of B, which
+/// comes from HBM, run side by side, and the 132 of a wave are about as many columns as rows. Of ten tuned
+/// products with 128 to 1024 rows per group it lost 1 % at most to the best walk; bands of one row lost 4 to
+/// 13 %.
+constexpr int kBandOfGroups = 8;
+
 WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo& device,
                        const PlanOverrides& o) {
   const Problem likely = expected(p);
@@ -305,11 +314,11 @@ WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo
   bool first = true;
   Traffic least;
   WorkSplit best = split;
-  // The first of equals wins. A group has few rows of tiles, and B is read from HBM: the tiles that share a
-  // part of it should run side by side (docs/findings/experts.md).
-  const bool n_first = has_groups(p);
-  for (const Raster raster :
-       {n_first ? Raster::along_n : Raster::along_m, n_first ? Raster::along_m : Raster::along_n}) {
+  if (has_groups(p) && !o.raster && !o.raster_group) {
+    best.raster = Raster::along_m, best.group = kBandOfGroups;
+    return best;
+  }
+  for (const Raster raster : {Raster::along_m, Raster::along_n}) {
     if (raster != o.raster.value_or(raster)) continue;
     split.raster = raster;
     const i64 extent = raster == Raster::along_m ? rows : columns;
@@ -365,10 +374,11 @@ std::vector<Plan> best_splits(const Problem& p, KernelConfig c, const DeviceInfo
 std::vector<Plan> ranked(std::vector<Plan> plans, const DeviceInfo& device, const PlanOverrides& o) {
   std::stable_sort(plans.begin(), plans.end(), is_faster);
   for (Plan& plan : plans) {
-    if (is_plain(plan.config.schedule) || reads_table(plan.problem)) continue;
+    if (is_plain(plan.config.schedule) || sums_groups(plan.problem)) continue;
     plan.split = numbered(plan, o);
     if (plan.split.numbering == Numbering::gpc)
-      plan.estimate = estimate(product_of(plan.problem, plan.config), plan.config, plan.split, device);
+      plan.estimate =
+          estimate(expected(product_of(plan.problem, plan.config)), plan.config, plan.split, device);
   }
   return plans;
 }

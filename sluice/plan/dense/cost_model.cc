@@ -265,11 +265,7 @@ Estimate Model::estimate_at_clock(const WorkSplit& split) const {
   const double tiles = grid_tiles(p_, c_);
   const double clock = clocks_per_us();
   const double whole = split.slices == 1 ? tiles : 0;  // tiles that are not split
-  // How many tiles groups have is not known, so neither is what remains for a last wave: half of one, in the
-  // mean.
-  const bool in_the_mean = has_groups(c_) && whole > split.clusters;
-  const double rest = in_the_mean ? 0.5 * split.clusters : std::fmod(whole, split.clusters);
-  const double full_waves = (whole - rest) / split.clusters;
+  const double full_waves = std::floor(whole / split.clusters), rest = whole - full_waves * split.clusters;
 
   const Traffic traffic = traffic_of(p_, c_, split, device_);
   Estimate e;
