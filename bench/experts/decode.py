@@ -21,8 +21,10 @@ from typing import Any
 import torch
 
 from sluice.torch.decode import CONFIGS, RandomSource, decode
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "decode"))
+ROOT = pathlib.Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "bench/decode")]
 from engine import fastest, ids_of
+from record import head
 
 CONTEXT, TOKENS, WINDOWS = 128, 32, 4
 PEERS = ("grouped_mm", "batched_mm")
@@ -86,7 +88,7 @@ def main() -> None:
     o = parser.parse_args()
     depths, batches = [[int(x) for x in text.split(",")] for text in (o.layers, o.batches)]
     whole = CONFIGS[o.model]["num_hidden_layers"]
-    record: dict[str, Any] = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "model": o.model, "context": CONTEXT,
+    record: dict[str, Any] = {"run": head(torch.cuda.get_device_name(), 0), "gpu": torch.cuda.get_device_name(), "model": o.model, "context": CONTEXT,
                               "layers": depths, "whole": f"{whole} layers, extrapolated", "rows": [], "errors": {}}
     for arm in o.arms.split(","):
         by_depth = {}

@@ -21,7 +21,7 @@ import torch
 
 import sluice.torch as st
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from products import BF16, FP8_RATE, HBM, captured, timed
+from products import BF16, FP8_RATE, HBM, captured, head, timed
 
 MODELS = {  # experts on this GPU, chosen per token, hidden, intermediate
     "Qwen3-30B": (128, 8, 2048, 768), "Qwen3-235B TP8": (128, 8, 4096, 192), "DeepSeek-V3 EP32": (8, 8, 7168, 2048),
@@ -193,7 +193,7 @@ def main():
     kernels = their_kernels(arguments.vllm) if arguments.vllm else None
     if arguments.ops:
         torch.ops.load_library(arguments.ops)
-    began, results = time.time(), []
+    began, results, this_run = time.time(), [], head(torch.cuda.get_device_name(), arguments.seconds)
     cases = [(name, tokens, "uniform") for tokens in TOKENS for name in ("Qwen3-30B", "DeepSeek-V3 EP8", "DeepSeek-V3 TP8")]
     cases += [(name, 64, routing) for name in ("Qwen3-30B", "DeepSeek-V3 EP8") for routing in ("zipf", "one")]
     cases += [(name, tokens, "uniform") for name in ("DeepSeek-V3 EP32", "Mixtral", "Qwen3-235B TP8") for tokens in (1, 16, 4096)]
@@ -206,7 +206,7 @@ def main():
             results.append({"model": name, "tokens": tokens, "routing": routing, "error": f"{type(error).__name__}: {error}"[:400]})
         print(json.dumps(results[-1]), flush=True)
         with open(arguments.out, "w", encoding="utf-8") as file:
-            json.dump({"gpu": torch.cuda.get_device_name(), "results": results}, file, indent=1)
+            json.dump({"run": this_run, "gpu": this_run["gpu"], "results": results}, file, indent=1)
         torch.cuda.empty_cache()
 
 

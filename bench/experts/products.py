@@ -10,6 +10,7 @@ Ours is checked once against the product of one group alone, bit by bit.
 import argparse
 import importlib
 import json
+import pathlib
 import statistics
 import sys
 import time
@@ -17,6 +18,9 @@ import time
 import torch
 
 import sluice.torch as st
+ROOT = pathlib.Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "bench/decode")]
+from record import head
 
 BF16, E4M3 = torch.bfloat16, torch.float8_e4m3fn
 HBM, FP8_RATE, BF16_RATE = 4.5e6, 1685e6, 845e6  # per microsecond: bytes, flops
@@ -150,7 +154,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=240)
     parser.add_argument("--only", choices=["few", "many", "wgrad"])
     arguments = parser.parse_args()
-    theirs, began, results = peer(), time.time(), []
+    theirs, began, results, this_run = peer(), time.time(), [], head(torch.cuda.get_device_name(), arguments.seconds)
     lists = {"few": FEW, "many": MANY, "wgrad": [case for case in MANY if case[1] >= 128]}
     for kind, cases in lists.items():
         if arguments.only not in (None, kind):
@@ -176,7 +180,7 @@ def main():
             results.append(record)
             print(json.dumps(record), flush=True)
             with open(arguments.out, "w", encoding="utf-8") as file:
-                json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "results": results}, file, indent=1)
+                json.dump({"run": this_run, "gpu": this_run["gpu"], "results": results}, file, indent=1)
             del case
             torch.cuda.empty_cache()
 

@@ -10,7 +10,7 @@ import statistics
 import subprocess
 
 import result_files
-from report import certificates, losses, pictures
+from report import certificates, experts, losses, pictures
 from report.figures import compared, is_fp8, listed, table, wrapped
 from report.lines import dense_lines, int4_lines, layer_lines, lines_of, table_of, unshown
 from report.records import NO_COMMIT, Data, texts_of
@@ -195,6 +195,8 @@ def made(results: pathlib.Path, docs: pathlib.Path) -> dict[pathlib.Path, str]:
         path = docs / "decode.md"
         if path.exists():
             texts[path] = with_block(path.read_text(), "decode", decode_picture.numbers(decoded).strip())
+    if (path := docs / "experts.md").exists():
+        texts[path] = with_block(path.read_text(), "experts", experts.block(results, SHOWN))
     for page_name, name, make in BLOCKS:
         path = docs / page_name.removeprefix("docs/") if page_name.startswith("docs/") else docs.parent / page_name
         if path.exists():

@@ -8,7 +8,7 @@ import pathlib
 import re
 import tempfile
 
-from report import losses, pages, pictures
+from report import experts, losses, pages, pictures
 from report.certificates_self_test import check_certificates
 from report.figures import newest_chains, ratio
 from report.lines import unshown
@@ -186,6 +186,23 @@ def check_decoding(folder: Folder) -> None:
     assert "tinygemm" not in told and "static scales" not in told and "| a Llama 3 8B block, 16 tokens | `torch._scaled_mm` | 2.00 (2.00 to 2.00; 1) |" in told, told
 
 
+def check_experts(folder: Folder) -> None:
+    """Products, layers and decoding of experts have a table each, with the mean and the worst of each peer; a peer that refused has none."""
+    us = [{"sluice fp8": 50.0, "sluice bf16": 80.0, "DeepGEMM fp8": 60.0, "torch bf16": 100.0}, {"sluice fp8": 50.0, "sluice bf16": 80.0, "torch bf16": 72.0}]
+    rows = [{"groups": 8, "rows": 4, "n": 4096, "k": 7168, "us": times, "floor_us": {"fp8": 45.0, "bf16": 75.0}} for times in us]
+    folder.put("experts/few.json", {"gpu": "Made-up GPU", "results": [*rows, {"groups": 1, "error": "out of memory"}]})
+    layer = {"sluice": 20.0, "sluice ops": 22.0, "sluice ops, batch_invariant": 30.0, "vLLM Triton": 30.0}
+    folder.put("experts/layers.json", {"gpu": "Made-up GPU", "results": [{"model": "M", "tokens": 1, "floor_us": 8.0, "us": layer}]})
+    arms = [{"arm": arm, "batch": 1, "ms_layer": ms / 50, "ms_whole": ms} for arm, ms in (("row", 2.0), ("grouped_mm", 5.0), ("batched_mm", 6.0))]
+    folder.put("experts/decode.json", {"gpu": "Made-up GPU", "rows": arms})
+    made = experts.block(folder.results, "h200")
+    for words in ("| 8 x 4 | 4096 x 7168 | 50.0 | 0.90 | 1.20 | 1.25 |", "| 50.0 | 0.90 | - | 0.90 |", "DeepGEMM fp8 / sluice fp8 1.20 in the mean, 1.20 at worst",
+                  "torch bf16 / sluice bf16 1.06 in the mean, 0.90 at worst", "| M | 1 | 20 | 22 | 30 | 8 | 1.50 |", "| row | 1 | 40 | 2.00 | 2.50 |",
+                  "| grouped_mm | 1 | 100 | 5.00 | - |"):
+        assert words in " ".join(made.split()), (words, made)
+    assert experts.block(folder.results, "h100") is None, "no records"
+
+
 def check_unshown(folder: Folder) -> None:
     """Each set has a line, and README shows the worst recorded result of each feature and type."""
     def put(name: str, kind: str, theirs: float, by: str = "record") -> list[str]:
@@ -329,7 +346,7 @@ def check_other_gpus(folder: Folder) -> None:
 
 def run() -> int:
     check_certificates()
-    checks = (check_products, check_floor, check_files, check_ages, check_readme, check_rows_of_convert, check_decoding, check_unshown, check_packed, check_chains, check_ranges, check_int4_peers, check_losses,
+    checks = (check_products, check_floor, check_files, check_ages, check_readme, check_rows_of_convert, check_decoding, check_experts, check_unshown, check_packed, check_chains, check_ranges, check_int4_peers, check_losses,
               check_pictures, check_check, check_other_gpus)
     for check in checks:
         with tempfile.TemporaryDirectory() as name:
