@@ -104,6 +104,23 @@ constexpr void add_experts(ConfigList& list) {
   }
 }
 
+/// Products of groups with light epilogues, whose stores are unrolled. The tiles are those with the largest
+/// accumulators, and two whose width lies between multiples of 64: if sums were chosen by index there, ptxas
+/// would serialise the products.
+constexpr void add_groups(ConfigList& list) {
+  Problem p{.a = {.type = DType::bf16}, .b = {.type = DType::bf16}, .d = {.type = DType::bf16}};
+  p.batch = 8;
+  p.groups.kind = GroupKind::ends;
+  for (const BaseConfig& base : {BaseConfig{Schedule::ping_pong, 128, 160},
+                                 {Schedule::ping_pong, 128, 192},
+                                 {Schedule::cooperative, 256, 160},
+                                 {Schedule::cooperative, 128, 256}})
+    list.add(config_for(p, base, {1, 1}, StorePath::tma));
+  p.a.type = p.b.type = DType::e4m3;
+  p.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
+  list.add(config_for(p, {Schedule::cooperative, 128, 256}, {1, 1}, StorePath::tma));
+}
+
 /// Convolutions of the compile gate: each op, number of axes and loader, on the tiles with the largest
 /// accumulators, and with each way to combine and to store.
 constexpr void add_convs(ConfigList& list) {
@@ -350,6 +367,7 @@ constexpr ConfigList registered_configs() {
   add_convs(list);
   add_strided(list);
   add_experts(list);
+  add_groups(list);
   return list;
 }
 

@@ -113,7 +113,7 @@ class Layer:
         return lambda i: self.made[i].run()
 
     def aligned_by_op(self, block):
-        """vLLM's sort, and the tensors that it fills."""
+        """Returns vLLM's sort, and the tensors that it fills."""
         slots = self.ids.numel()
         most = min(slots * block, slots + self.experts * (block - 1)) if slots < self.experts else slots + self.experts * (block - 1)
         ids = torch.where(self.ids < 0, self.experts, self.ids).int()
@@ -126,7 +126,7 @@ class Layer:
         return sort, sorted_ids, owners, count
 
     def aligned_by_torch(self, block):
-        """The same tensors, filled once."""
+        """Returns what aligned_by_op does, filled once; the sort does nothing then."""
         slots, flat = self.ids.numel(), self.ids.flatten()
         order = torch.sort(torch.where(flat < 0, self.experts, flat), stable=True).indices
         sorted_ids, owners = [], []

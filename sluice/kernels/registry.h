@@ -158,9 +158,10 @@ SLUICE_HD constexpr bool loads_strided(const Problem& p) {
 /// groups, tiles of 128 x 256 keep the stages that they have without a table.
 SLUICE_HD constexpr GroupConfig group_config(const Problem& p) {
   if (!reads_table(p)) return {};
-  for (const int most : {32, 128, 512})
-    if (p.batch <= most) return {p.groups.kind, most};
-  return {p.groups.kind, kMostGroups};
+  constexpr int kRooms[] = {32, 128, 512, kMostGroups};
+  int i = 0;
+  while (i < 3 && p.batch > kRooms[i]) ++i;
+  return {p.groups.kind, kRooms[i]};
 }
 
 /// The config that runs `p` with this tile; for a transposed() problem, the one with swapped operands. The

@@ -10,6 +10,7 @@
 #include <limits>
 #include <vector>
 
+#include <sluice/kernels/registry.h>
 #include <sluice/plan/dense/slices.h>
 #include <sluice/reference/element.h>
 #include <sluice/twin/run.h>
@@ -93,7 +94,7 @@ inline KernelConfig config_of(const Problem& problem, const KernelConfig& given)
   config.a_major = product.a.major, config.b_major = product.b.major;
   config.epilogue = product.epilogue;
   config.conv = kind_of(product.conv);
-  if (reads_table(problem)) config.groups = {problem.groups.kind, 128};
+  if (reads_table(problem)) config.groups = group_config(problem);
   config.scale_a_columns = scales_by_columns(problem);
   return config;
 }

@@ -40,7 +40,7 @@ def granularity_of(w13: Tensor, scale_w13: Tensor, scale_w2: Optional[Tensor]) -
     return kinds[scale_w13.dim()]
 
 
-_FEW_TILES = 64  # of 256 columns: fewer than half of a Hopper's SMs
+_FEW_TILES = 64  # half of a Hopper has so many SMs; a tile has 256 columns
 
 
 def gates_fill_no_gpu(ids: Tensor, up: Tensor) -> bool:

@@ -127,9 +127,9 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
       ``g * sigmoid(1.702 * g) * (u + 1)``, where g is gate, at most 7, and u is up in -7..7. With block scales it costs two kernels of
       torch unless 2 * i is a multiple of 256 or it is "silu"; with packed weights "clamped_swiglu" does.
 
-    - ``batch_invariant``: True: a token's bits do not depend on the number of tokens. Otherwise so few tokens that tiles of gates would
-      fill less than half of the GPU take another kernel, with block scales and silu: gate and up are rounded to x's type before their
-      product. Packed weights cannot promise it.
+    - ``batch_invariant``: True: a token's bits do not depend on the number of tokens. False: with block scales and silu, few tokens,
+      whose tiles of gates would fill less than half of the GPU, take another kernel. It rounds gate and up to x's type before it
+      multiplies them. Packed weights cannot promise it.
 
     In 16 bits it is differentiable in x, the topk_weights, both weights and ``shared``; gathering and adding are then torch's. A
     token's bits never depend on other tokens' values or experts.

@@ -12,6 +12,7 @@
 #include <sluice/plan/constants.h>
 #include <sluice/plan/dense/cluster_grid.h>
 #include <sluice/plan/dense/cost_model.h>
+#include <sluice/plan/dense/group_rules.h>
 #include <sluice/plan/dense/numbering.h>
 #include <sluice/plan/dense/plain_plans.h>
 #include <sluice/plan/dense/problem_checks.h>
@@ -164,26 +165,6 @@ bool splits_more_than_a_wave(const Problem& p, const KernelConfig& c, const Devi
   return c.cluster.k > 1 && grid_tiles(p, c) > max_clusters(c, device);
 }
 
-/// Returns whether rows of groups would be summed in another order than without clusters along k. Then the
-/// bits of a row would depend on how many rows there are, because that decides which plan is best. So such
-/// clusters are for callers who ask for them. Experts have tiles enough.
-bool reorders_sums_of_groups(const Problem& p, const KernelConfig& c) {
-  return has_groups(p) && c.cluster.k > 1;
-}
-
-/// Returns whether groups lose by this tile or cluster (docs/findings/experts.md).
-/// - Two waves of rows per warpgroup, and a width between multiples of 64: ptxas serialised products of such
-///   kernels, which took up to twice as long; what replaced them was not timed.
-/// - Block scales, and CTAs of a cluster share rows of A: of eight tuned products with 128 rows per group and
-///   more none gained 1 % from it, and five lost 2 to 8 %. With fewer rows there is little to share.
-/// - Block scales, and columns of a tile are in parts of blocks: such widths lost 2.5 to 4 % to the best of
-///   twelve tuned products with few rows, 128 and 256 lost 1.3 %.
-bool is_slow_with_groups(const Problem& p, const KernelConfig& c) {
-  if (!has_groups(p)) return false;
-  if (!is_block_scaled(c.epilogue)) return waves(c) > 1 && c.tile.n % kMnBlock != 0;
-  return c.cluster.n > 1 || (c.tile.n % kScaleBlock != 0 && kScaleBlock % c.tile.n != 0);
-}
-
 /// Returns whether the tile's width is slow for MN-major B, which is loaded in blocks of 64 columns. With
 /// other widths half of the tiles start inside an L2 line, and all load columns of their neighbours. Where no
 /// CTA shares B, 51 of 53 problems lost 2 to 51 % by it and two gained 1 % (docs/findings/mn-major.md). WGMMA
@@ -220,9 +201,8 @@ void search(const Problem& p, const std::vector<BaseConfig>& bases, const Device
       if (const char* rule = validate(config); rule != nullptr) {
         result.refuse(config, rule);
       } else if ((!o.cluster && (splits_more_than_a_wave(expected(p), config, device) ||
-                                 reorders_sums_of_groups(p, config) || is_slow_with_groups(p, config) ||
-                                 !may_win(p, config, false))) ||
-                 (!o.tile_n && is_slow_width(p, config))) {
+                                 is_slow_cluster_of_groups(p, config) || !may_win(p, config, false))) ||
+                 (!o.tile_n && (is_slow_width(p, config) || is_slow_width_of_groups(p, config)))) {
         continue;
       } else if (too_many_tiles(p, config)) {
         result.too_many_tiles = true;
@@ -293,12 +273,6 @@ std::string split_problem(const Problem& p, const KernelConfig& c, const DeviceI
 }
 
 }  // namespace
-
-/// Rows of tiles in a band of groups, whose number of rows is not known. Tiles that share a part of B, which
-/// comes from HBM, run side by side, and the 132 of a wave are about as many columns as rows. Of ten tuned
-/// products with 128 to 1024 rows per group it lost 1 % at most to the best walk; bands of one row lost 4 to
-/// 13 %.
-constexpr int kBandOfGroups = 8;
 
 WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo& device,
                        const PlanOverrides& o) {
@@ -403,8 +377,8 @@ bool suits(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
   const Problem product = product_of(p, c);
   if (c.load_a != load_of(product.a, product.m, product)) return false;
   if (c.load_b != load_of(product.b, product.n, product)) return false;
-  return !splits_more_than_a_wave(expected(product), c, device) && !reorders_sums_of_groups(product, c) &&
-         !is_slow_with_groups(product, c) && may_win(product, c, false) && !is_slow_width(product, c) &&
+  return !splits_more_than_a_wave(expected(product), c, device) && !is_slow_cluster_of_groups(product, c) &&
+         !is_slow_width_of_groups(product, c) && may_win(product, c, false) && !is_slow_width(product, c) &&
          !too_many_tiles(product, c);
 }
 
