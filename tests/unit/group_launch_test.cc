@@ -2,6 +2,7 @@
 // Products of groups from plan to launch, on the fake driver: what is refused, what kernel is planned, and
 // what a launch passes to the driver. To see it fail: let A's map have a batch of groups, or leave the table
 // out of the parameters.
+#include <sluice/kernels/registry.h>
 #include <sluice/plan/dense/candidates.h>
 #include <sluice/plan/dense/cluster_grid.h>
 #include <sluice/plan/dense/problem_checks.h>
@@ -32,7 +33,7 @@ TEST_F(GroupLaunch, passes_the_table_and_boxes_of_one_matrix) {
   const Problem p = problem();
   const gemm::Kernel kernel = prepared(p, {});
   const KernelConfig& config = kernel.plan().config;
-  EXPECT_EQ(config.groups, (GroupConfig{GroupKind::ends, 128}));
+  EXPECT_EQ(config.groups, (GroupConfig{GroupKind::ends, 32}));
   EXPECT_FALSE(is_swapped(config) || is_plain(config.schedule));
   EXPECT_EQ(kernel.plan().split.slices, 1);
   EXPECT_EQ(kernel.plan().workspace_bytes, 0);
@@ -54,6 +55,50 @@ TEST_F(GroupLaunch, passes_the_table_and_boxes_of_one_matrix) {
   EXPECT_EQ(params.d_batch_stride, 0);
 }
 
+TEST_F(GroupLaunch, has_room_for_few_sizes_of_tables) {
+  const std::pair<int, int> rooms[] = {{1, 32},    {32, 32},   {33, 128},   {128, 128},
+                                       {129, 512}, {512, 512}, {513, 1024}, {1024, 1024}};
+  Problem p = problem();
+  for (const auto& [groups, most] : rooms) {
+    p.batch = groups;
+    EXPECT_EQ(group_config(p).most, most) << groups;
+  }
+}
+
+/// To see it fail, let a predicate of group_rules.h return false, or choose_split() rank all walks.
+TEST_F(GroupLaunch, plans_follow_the_rules_of_groups_unless_asked) {
+  const Epilogue blocks{.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
+  for (const i64 rows : {8, 32, 512, 1024, 8192, 32768})
+    for (const i64 n : {512, 4096, 7168}) {
+      Problem p{
+          .m = rows, .n = n, .k = 2048, .batch = 8, .a = {.type = DType::e4m3}, .b = {.type = DType::e4m3}};
+      p.groups.kind = GroupKind::ends;
+      p.epilogue = blocks;
+      const Result<Plan> by_block = gemm::plan(p, DeviceInfo{});
+      ASSERT_TRUE(by_block) << by_block.error().message;
+      const KernelConfig& c = by_block->config;
+      EXPECT_TRUE(c.tile.n % 128 == 0 || 128 % c.tile.n == 0) << describe(*by_block);
+      EXPECT_EQ(c.cluster.n * c.cluster.k, 1) << describe(*by_block);
+      EXPECT_TRUE(by_block->split.raster == Raster::along_m && by_block->split.group == 8)
+          << describe(*by_block);
+      p.a.type = p.b.type = DType::bf16, p.epilogue = {};
+      const Result<Plan> plain = gemm::plan(p, DeviceInfo{});
+      ASSERT_TRUE(plain);
+      EXPECT_TRUE(waves(plain->config) == 1 || plain->config.tile.n % 64 == 0) << describe(*plain);
+    }
+  Problem p{
+      .m = 4096, .n = 4096, .k = 2048, .batch = 8, .a = {.type = DType::e4m3}, .b = {.type = DType::e4m3}};
+  p.groups.kind = GroupKind::ends;
+  p.epilogue = blocks;
+  const Result<Plan> asked = gemm::plan(p, DeviceInfo{}, {.tile_n = 192, .raster = Raster::along_n});
+  ASSERT_TRUE(asked) << asked.error().message;
+  EXPECT_EQ(asked->config.tile.n, 192);
+  EXPECT_EQ(asked->split.raster, Raster::along_n);
+  const Result<Plan> pairs = gemm::plan(p, DeviceInfo{}, {.cluster = ClusterShape{1, 2, 1}});
+  ASSERT_TRUE(pairs) << pairs.error().message;
+  EXPECT_EQ(pairs->config.cluster.n, 2);
+}
+
 Problem sums_problem() {
   Problem p{.m = 512, .n = 256, .k = 4000, .batch = 8, .a = {.major = Major::mn}, .b = {.major = Major::mn}};
   p.d.type = DType::fp32;
@@ -65,7 +110,7 @@ TEST_F(GroupLaunch, along_k_reads_one_matrix_each_and_writes_one_per_group) {
   const Problem p = sums_problem();
   const gemm::Kernel kernel = prepared(p, {});
   const KernelConfig& config = kernel.plan().config;
-  EXPECT_EQ(config.groups, (GroupConfig{GroupKind::along_k, 128}));
+  EXPECT_EQ(config.groups, (GroupConfig{GroupKind::along_k, 32}));
   EXPECT_EQ(kernel.plan().split.slices, 1) << "sizes along k are on the device";
   const gemm::Args given = args(p);
   launched(gemm::launch(kernel, given, nullptr), 1);

@@ -47,7 +47,7 @@ TEST_F(PackedGroups, are_the_narrow_kernels) {
       const Result<Plan> plan = gemm::plan(p, device().info());
       ASSERT_TRUE(plan.ok()) << plan.error().message;
       EXPECT_EQ(plan->config.schedule, Schedule::narrow);
-      EXPECT_EQ(plan->config.groups, (GroupConfig{GroupKind::ends, 128}));
+      EXPECT_EQ(plan->config.groups, (GroupConfig{GroupKind::ends, 32}));
       EXPECT_EQ(plan->config.held_rows, 0);
       EXPECT_GT(plan->estimate.total_us, 0);
     }
