@@ -5,7 +5,7 @@
 
 FOLDER is vllm/model_executor/layers/fused_moe of vLLM 0.20.2, of whose kernels two are taken at run time; without it the peer is left out.
 The file of --ops is vLLM's, whose moe_align_block_size sorts tokens for them; without it their sorting is not timed, and the record says
-so. The other steps around them are sluice's, which favours the peer.
+so. The quantisers around them are sluice's, which favours the peer, and the sum is torch's.
 Each result has microseconds, and those of the floor: the bytes of all experts that a token chose, at 4.5 TB/s, or flops at 1685 TFLOP/s.
 """
 import argparse
@@ -21,7 +21,7 @@ import torch
 
 import sluice.torch as st
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from products import BF16, FP8_RATE, HBM, captured, head, timed
+from products import BF16, COLD_BYTES, FP8_RATE, HBM, captured, head, timed
 
 MODELS = {  # experts on this GPU, chosen per token, hidden, intermediate
     "Qwen3-30B": (128, 8, 2048, 768), "Qwen3-235B TP8": (128, 8, 4096, 192), "DeepSeek-V3 EP32": (8, 8, 7168, 2048),
@@ -76,8 +76,8 @@ class Layer:
         self.experts, self.chosen, self.width, self.inner = MODELS[name]
         self.ids, self.weights = routed(name, tokens, routing)
         self.x = torch.randn(tokens, self.width, device="cuda", dtype=BF16)
-        each = 3 * self.experts * self.inner * self.width
-        self.copies = max(2, min(8, -(-(3 * 50 * 2**20) // each))) if 2 * each < 40 * 2**30 else 1
+        used = 3 * self.used() * self.inner * self.width  # bytes that a call reads: only chosen experts
+        self.copies = max(2, min(8, -(-COLD_BYTES // max(used, 1))))
         self.w = [self._weights() for _ in range(self.copies)]
 
     def _weights(self):
@@ -90,8 +90,11 @@ class Layer:
             made += [codes, scales]
         return made
 
+    def used(self):
+        return int((torch.bincount(self.ids[self.ids >= 0].flatten(), minlength=self.experts) > 0).sum())
+
     def floor(self):
-        used = int((torch.bincount(self.ids[self.ids >= 0].flatten(), minlength=self.experts) > 0).sum())
+        used = self.used()
         rows = int((self.ids >= 0).sum())
         bytes_ = 3 * used * self.inner * self.width + 2 * self.tokens * self.width * 2 + rows * (self.width + 2 * self.inner)
         return max(bytes_ / HBM, 6 * rows * self.inner * self.width / FP8_RATE)

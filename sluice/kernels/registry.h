@@ -158,10 +158,7 @@ SLUICE_HD constexpr bool loads_strided(const Problem& p) {
 /// groups, tiles of 128 x 256 keep the stages that they have without a table.
 SLUICE_HD constexpr GroupConfig group_config(const Problem& p) {
   if (!reads_table(p)) return {};
-  constexpr int kRooms[] = {32, 128, 512, kMostGroups};
-  int i = 0;
-  while (i < 3 && p.batch > kRooms[i]) ++i;
-  return {p.groups.kind, kRooms[i]};
+  return {p.groups.kind, p.batch <= 32 ? 32 : p.batch <= 128 ? 128 : p.batch <= 512 ? 512 : kMostGroups};
 }
 
 /// The config that runs `p` with this tile; for a transposed() problem, the one with swapped operands. The

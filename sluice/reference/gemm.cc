@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See gemm.h. The code follows the formula line by line; it decodes each element once per row of D, or less.
+// See gemm.h. The code follows the formula line by line; it decodes A once per row of D, and B once per
+// batch.
 #include <sluice/reference/gemm.h>
 
 #include <algorithm>
@@ -19,69 +20,67 @@ double block_scale(const Problem& p, const HostBuffers& buffers, const ElementIn
          static_cast<double>(buffers.scale_b[block_scale_b_index(p, at.batch, at.column, k)]);
 }
 
-/// Elements of A and B as doubles: the last row of A, and the columns of B of the last batch, that were asked
-/// for.
-class Values {
+/// Elements of A and B as doubles: of one row of A, and of the columns of one batch's B that were asked for,
+/// at most 8 n k bytes.
+class DecodedOperands {
  public:
-  Values(const Problem& p, const HostBuffers& buffers) : p_(p), buffers_(buffers) {}
+  DecodedOperands(const Problem& p, const HostBuffers& buffers) : p_(p), buffers_(buffers) {}
 
   /// Returns the sum over k of A[row][k] B[k][column], times block scales.
   double sum(const ElementIndex& at) {
-    const std::vector<double>& a = row(at);
-    const std::vector<double>& b = column(at);
+    turn_to(at.batch, at.row);
+    const std::vector<double>& b = column(at.column);
     double sum = 0.0, scale = 1.0;
     for (i64 k = range_.begin; k < range_.end; ++k) {
       if (k == range_.begin || k % kScaleBlock == 0) scale = block_scale(p_, buffers_, at, k);
       const auto i = static_cast<size_t>(k - range_.begin);
-      sum += a[i] * b[i] * scale;
+      sum += row_values_[i] * b[i] * scale;
     }
     return sum;
   }
 
  private:
-  const std::vector<double>& row(const ElementIndex& at) {
-    if (at.batch != batch_) {
-      batch_ = at.batch, row_ = -1;
-      range_ = k_range_of(p_, buffers_.groups, batch_);
+  void turn_to(i64 batch, i64 row) {
+    if (batch != batch_) {
+      batch_ = batch, row_ = -1;
+      range_ = k_range_of(p_, buffers_.groups, batch);
       columns_.clear();
     }
-    if (at.row != row_) {
-      row_ = at.row;
-      a_.clear();
-      for (i64 k = range_.begin; k < range_.end; ++k)
-        a_.push_back(load_element(p_.a.type, buffers_.a, a_index(p_, batch_, row_, k)));
-    }
-    return a_;
+    if (row == row_) return;
+    row_ = row;
+    row_values_.clear();
+    for (i64 k = range_.begin; k < range_.end; ++k)
+      row_values_.push_back(load_element(p_.a.type, buffers_.a, a_index(p_, batch_, row, k)));
   }
-  const std::vector<double>& column(const ElementIndex& at) {
-    std::vector<double>& b = columns_[at.column];
-    if (b.empty())
+  const std::vector<double>& column(i64 column) {
+    std::vector<double>& values = columns_[column];
+    if (values.empty())
       for (i64 k = range_.begin; k < range_.end; ++k)
-        b.push_back(load_element(p_.b.type, buffers_.b, b_index(p_, batch_, at.column, k)));
-    return b;
+        values.push_back(load_element(p_.b.type, buffers_.b, b_index(p_, batch_, column, k)));
+    return values;
   }
 
   const Problem& p_;
   const HostBuffers& buffers_;
   i64 batch_ = -1, row_ = -1;
   GroupRows range_{};
-  std::vector<double> a_;
+  std::vector<double> row_values_;
   std::unordered_map<i64, std::vector<double>> columns_;
 };
 
 /// Returns the value before the activation. `at` is a position in A B, which has twice D's columns if gated.
 double value_of(const Problem& p, const HostBuffers& buffers, Scalars scalars, const ElementIndex& at,
-                Values& values) {
-  const double sum = scalars.alpha == 0.0f ? 0.0 : values.sum(at);
+                DecodedOperands& operands) {
+  const double sum = scalars.alpha == 0.0f ? 0.0 : operands.sum(at);
   return before_activation(p, buffers, scalars, output_place(p, at), sum);
 }
 
 double element(const Problem& p, const HostBuffers& buffers, Scalars scalars, const ElementIndex& at,
-               Values& values) {
-  double value = activate(p.epilogue.activation, value_of(p, buffers, scalars, at, values));
+               DecodedOperands& operands) {
+  double value = activate(p.epilogue.activation, value_of(p, buffers, scalars, at, operands));
   if (p.epilogue.gated)
     value *= gate_factor(p.epilogue.activation,
-                         value_of(p, buffers, scalars, {at.batch, at.row, at.column + p.n / 2}, values));
+                         value_of(p, buffers, scalars, {at.batch, at.row, at.column + p.n / 2}, operands));
   if (p.epilogue.row_factors) value *= static_cast<double>(buffers.row_factors[at.row]);
   return over_scale_d(p, buffers, value);
 }
@@ -97,11 +96,11 @@ void store_block(const Problem& p, const HostBuffers& buffers, const ElementInde
   for (size_t i = 0; i < values.size(); ++i) d[i] = quantised(values[i], scale);
 }
 void reference_row(const Problem& p, const HostBuffers& buffers, Scalars scalars, i64 batch, i64 row,
-                   Values& values) {
+                   DecodedOperands& operands) {
   std::vector<float> block;
   for (i64 column = 0; column < d_columns(p); ++column) {
     const ElementIndex at{batch, row, column};
-    const double value = element(p, buffers, scalars, at, values);
+    const double value = element(p, buffers, scalars, at, operands);
     if (!writes_scales(p.epilogue)) {
       store_element(p.d.type, buffers.d, d_index(p, at), value);
       continue;
@@ -145,25 +144,22 @@ void for_each_row(const Problem& p, const int* numbers,
 
 GroupRows k_range_of(const Problem& p, const int* numbers, i64 batch) {
   if (!sums_groups(p)) return {0, static_cast<int>(p.k)};
-  const int total = static_cast<int>(p.k);
-  int before = 0;
-  for (i64 group = 0; group < batch; ++group) before = std::max(before, std::min(numbers[group], total));
-  return group_rows_of(p.groups.kind, p.groups.pitch, total, static_cast<int>(batch), numbers[batch], before);
+  return rows_of_groups(p, numbers)[static_cast<size_t>(batch)];
 }
 
 double reference_element(const Problem& p, const HostBuffers& buffers, Scalars scalars,
                          const ElementIndex& at) {
-  Values values(p, buffers);
-  return element(p, buffers, scalars, at, values);
+  DecodedOperands operands(p, buffers);
+  return element(p, buffers, scalars, at, operands);
 }
 
 void reference_gemm(const Problem& problem, const HostBuffers& buffers, float alpha, float beta) {
   if (is_conv(problem.conv)) return reference_conv(problem, buffers, alpha, beta);
   const Problem p = with_strides(problem);
   if (leaves_d(p, alpha)) return;
-  Values values(p, buffers);
+  DecodedOperands operands(p, buffers);
   for_each_row(p, buffers.groups, [&](i64 batch, i64 row) {
-    reference_row(p, buffers, {alpha, beta}, batch, row, values);
+    reference_row(p, buffers, {alpha, beta}, batch, row, operands);
   });
 }
 

@@ -296,6 +296,8 @@ def test_activations_and_biases_of_a_layer(layer_on_host, activation):
     leaves = [t.clone().requires_grad_() for t in (x, weights, w13, w2, bias_13, bias_2)]
     st.moe.experts(leaves[0], ids, leaves[1], leaves[2], leaves[3], bias_13=leaves[4], bias_2=leaves[5],
                    activation=activation).float().square().sum().backward()
+    with pytest.raises(errors.InvalidArgument, match="batch_invariant = True and an argument requires a gradient"):
+        st.moe.experts(leaves[0], ids, leaves[1], leaves[2], leaves[3], batch_invariant=True)
     wide = [t.detach().float().requires_grad_() for t in leaves]
     dense_layer(wide[0], ids, wide[1], wide[2], wide[3], None, wide[4:], activation).square().sum().backward()
     for ours, exact in zip(leaves, wide):
@@ -323,10 +325,14 @@ def test_a_layer_of_fp8_experts(layer_on_host, granularity, inner, activation):
     assert error < 0.08, error
     with pytest.raises(errors.InvalidArgument, match="given together"):
         st.moe.experts(x, ids, weights, q13, q2, scale_w13=s13)
+    with pytest.raises(errors.InvalidArgument, match="given together"):
+        st.moe.experts(x, ids, weights, w13, w2, scale_w2=s2)
 
 
-@pytest.mark.parametrize("tokens,batch_invariant,in_two", [(1, False, True), (1, True, False), (40, False, False)])
-def test_few_tokens_take_two_kernels_for_gates_unless_bits_must_not_change(layer_on_host, monkeypatch, tokens, batch_invariant, in_two):
+@pytest.mark.parametrize("tokens,batch_invariant,activation,in_two", [
+    (1, False, "silu", True), (31, False, "silu", True), (32, False, "silu", False), (1, True, "silu", False), (1, False, "relu", False)])
+def test_few_tokens_take_two_kernels_for_gates_unless_bits_must_not_change(layer_on_host, monkeypatch, tokens, batch_invariant, activation,
+                                                                           in_two):
     from sluice.torch import moe
 
     experts, width, inner = 64, 256, 256
@@ -337,13 +343,13 @@ def test_few_tokens_take_two_kernels_for_gates_unless_bits_must_not_change(layer
         real = getattr(moe, name)
         monkeypatch.setattr(moe, name, lambda *args, name=name, real=real, **more: called.append(name) or real(*args, **more))
     st.moe.experts(torch.ones(tokens, width).bfloat16(), ids, None, w13, w2, scale_w13=torch.ones(experts, 4, 2),
-                   scale_w2=torch.ones(experts, 2, 2), batch_invariant=batch_invariant)
+                   scale_w2=torch.ones(experts, 2, 2), batch_invariant=batch_invariant, activation=activation)
     assert called == ["silu_mul_quantize" if in_two else "scaled_grouped_mm_quantize"]
 
 
 @pytest.mark.parametrize("recipe,batch_invariant,names", [
-    (None, False, "route gather gate_up down combine"), ("row", False, "route gather gate_up gate down combine"),
-    ("1x128", False, "route gather gate_up gate down combine"), ("1x128", True, "route gather gate_up down combine")])
+    (None, False, "route gather gate_up down combine"), ("row", False, "route gather gate_up quantize down combine"),
+    ("1x128", False, "route gather gate_up quantize down combine"), ("1x128", True, "route gather gate_up down combine")])
 def test_the_steps_of_a_layer(recipe, batch_invariant, names):
     class Noted(st.Steps):
         def __init__(self):
@@ -358,6 +364,12 @@ def test_the_steps_of_a_layer(recipe, batch_invariant, names):
     shapes = {None: (), "row": ((2 * inner,), (width,)), "1x128": ((2, 2), (2, 1))}[recipe]
     more = {name: torch.empty(experts, *shape) for name, shape in zip(("scale_w13", "scale_w2"), shapes)}
     x, ids = torch.empty(3, width, dtype=torch.bfloat16), torch.zeros(3, 2, dtype=torch.int64)
+    for error, words, wrong in ((errors.InvalidType, "topk_weights is torch.bfloat16", (x, ids, torch.ones(3, 2).bfloat16(), w13, w2, more)),
+                                (errors.InvalidArgument, "given together", (x, ids, None, w13, w2, {"scale_w2": torch.ones(4, 2, 1)})),
+                                (errors.InvalidArgument, "given together", (x, ids, None, w13, w2, {"scale_w13": torch.ones(4, 2, 2)}))):
+        with pytest.raises(error, match=words):
+            steps.experts(*wrong[:-1], **wrong[-1])
+    assert steps.noted == [], "a call that is refused adds no step"
     out = steps.experts(x, ids, torch.ones(3, 2), w13, w2, batch_invariant=batch_invariant, **more)
     assert out.shape == (3, width) and steps.noted == [f"experts.{each}" for each in names.split()]
 

@@ -82,9 +82,9 @@ TEST_F(GroupLaunch, plans_follow_the_rules_of_groups_unless_asked) {
       EXPECT_TRUE(by_block->split.raster == Raster::along_m && by_block->split.group == 8)
           << describe(*by_block);
       p.a.type = p.b.type = DType::bf16, p.epilogue = {};
-      const Result<Plan> plain = gemm::plan(p, DeviceInfo{});
-      ASSERT_TRUE(plain);
-      EXPECT_TRUE(waves(plain->config) == 1 || plain->config.tile.n % 64 == 0) << describe(*plain);
+      const Result<Plan> unscaled = gemm::plan(p, DeviceInfo{});
+      ASSERT_TRUE(unscaled);
+      EXPECT_TRUE(waves(unscaled->config) == 1 || unscaled->config.tile.n % 64 == 0) << describe(*unscaled);
     }
   Problem p{
       .m = 4096, .n = 4096, .k = 2048, .batch = 8, .a = {.type = DType::e4m3}, .b = {.type = DType::e4m3}};

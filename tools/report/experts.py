@@ -4,15 +4,23 @@ import json
 import pathlib
 
 import result_files
-from report.figures import geometric_mean, short, table, wrapped
+from report.figures import geometric_mean, table, wrapped
 
 PEERS = {"DeepGEMM fp8": "sluice fp8", "torch bf16": "sluice bf16"}
 
 
 def results_of(folder: pathlib.Path, *names: str) -> list[dict]:
-    """Results of the records, in their order; none of a record that is not there."""
+    """Results of the records, in their order; none of a record that is not there, nor of a case that failed."""
     texts = [result_files.text_of(folder / f"{name}.json") for name in names]
     return [row for text in texts if text for row in json.loads(text)["results"] if row.get("us")]
+
+
+def products_of(folder: pathlib.Path) -> list[dict]:
+    """Products in the newest walk, then those that ran only in the walk before, which are marked."""
+    size = ("groups", "rows", "n", "k")
+    newest = results_of(folder, "few", "many")
+    known = {tuple(row[key] for key in size) for row in newest}
+    return newest + [row | {"mark": " *"} for row in results_of(folder, "few_along_n", "many_along_n") if tuple(row[key] for key in size) not in known]
 
 
 def over(row: dict, peer: str, ours: str) -> float | None:
@@ -29,12 +37,18 @@ def summary(ratios: list[float | None]) -> str:
     return f"{geometric_mean(found):.2f} in the mean, {min(found):.2f} at worst" if found else "-"
 
 
+def of_floor(row: dict) -> float | None:
+    us = row["us"].get("sluice fp8")
+    return row["floor_us"]["fp8"] / us if us else None
+
+
 def products(rows: list[dict]) -> str:
-    cells = [[f"{row['groups']} x {row['rows']}", f"{row['n']} x {row['k']}", cell(row["us"].get("sluice fp8"), ".1f"),
-              cell(row["floor_us"]["fp8"] / row["us"]["sluice fp8"]), *(cell(over(row, peer, ours)) for peer, ours in PEERS.items())]
-             for row in rows]
-    means = ", ".join(f"{peer} / {ours} {summary([over(row, peer, ours) for row in rows])}" for peer, ours in PEERS.items())
-    return table(["groups x rows", "n x k", "us, fp8", "floor / us", "DeepGEMM / sluice, fp8", "torch / sluice, bf16"], cells) + "\n\n" + wrapped(means + ".")
+    cells = [[f"{row['groups']} x {row['rows']}{row.get('mark', '')}", f"{row['n']} x {row['k']}", cell(row["us"].get("sluice fp8"), ".1f"),
+              cell(of_floor(row)), *(cell(over(row, peer, ours)) for peer, ours in PEERS.items())] for row in rows]
+    means = "; ".join(f"{peer} / {ours} {summary([over(row, peer, ours) for row in rows])}" for peer, ours in PEERS.items())
+    marked = " Rows with * are of the run before, whose tiles were walked column by column." if any("mark" in row for row in rows) else ""
+    return table(["groups x rows", "n x k", "us, fp8", "floor / us", "DeepGEMM / sluice, fp8", "torch / sluice, bf16"], cells) + \
+        "\n\n" + wrapped(f"{means}.{marked}")
 
 
 def gradients(rows: list[dict]) -> str:
@@ -56,18 +70,18 @@ def decoding(record: dict) -> str:
         best = min((peer["ms_whole"] for peer in peers if peer["batch"] == row["batch"]), default=None)
         cells.append([row["arm"], str(row["batch"]), f"{row['ms_layer'] * 1e3:.0f}", f"{row['ms_whole']:.2f}",
                       cell(best / row["ms_whole"] if best and row not in peers else None)])
-    return table(["arm", "sequences", "us per layer", "ms per token, 48 layers", "best compiled arm / arm"], cells)
+    return table(["arm", "sequences", "us per layer", "ms per step", "best compiled arm / arm"], cells) + "\n\n" + \
+        wrapped(f"A step is a token of each sequence, of {record['whole']} from {record['layers'][0]} and {record['layers'][-1]} layers.")
 
 
 def block(results: pathlib.Path, shown: str) -> str | None:
     """The tables of the GPU that pages show, or None without records."""
     folder = results / shown / "experts"
-    few, many, wgrad, of_layers = (results_of(folder, name) for name in ("few", "many", "wgrad", "layers"))
-    if not few:
+    rows, wgrad, of_layers = products_of(folder), results_of(folder, "wgrad"), results_of(folder, "layers")
+    if not rows:
         return None
-    text = result_files.text_of(folder / "few.json")
-    gpu = short(json.loads(text)["gpu"]) if text else shown
-    parts = [f"{gpu}, one run per table, cold weights, CUDA graphs. Equal groups; the floor is bytes at 4.5 TB/s, or flops at 1685 TFLOP/s.",
-             products(few + many), gradients(wgrad) if wgrad else "", layers(of_layers) if of_layers else ""]
+    parts = [wrapped(f"{shown.upper()}, CUDA graphs. The floor is bytes at 4.5 TB/s, or flops at 1685 TFLOP/s. Products have equal groups and cold "
+                     "weights. Ratios are the peer's time divided by ours; above 1 sluice is faster."),
+             products(rows), gradients(wgrad) if wgrad else "", layers(of_layers) if of_layers else ""]
     decode = result_files.text_of(folder / "decode.json")
     return "\n\n".join(part for part in [*parts, decoding(json.loads(decode)) if decode else ""] if part)

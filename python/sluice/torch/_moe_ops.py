@@ -29,9 +29,11 @@ def check_ids(topk_ids: Tensor) -> None:
         raise InvalidSize(f"topk_ids has shape {tuple(topk_ids.shape)} and must have the tokens and the experts of each")
 
 
-def granularity_of(w13: Tensor, scale_w13: Tensor, scale_w2: Optional[Tensor]) -> str:
-    """Returns how tokens are quantised for weights with these scales."""
-    if scale_w2 is None or scale_w2.dim() != scale_w13.dim():
+def granularity_of(w13: Tensor, scale_w13: Optional[Tensor], scale_w2: Optional[Tensor]) -> Optional[str]:
+    """Returns how tokens are quantised for weights with these scales; None: they are not."""
+    if scale_w13 is None and scale_w2 is None:
+        return None
+    if scale_w13 is None or scale_w2 is None or scale_w2.dim() != scale_w13.dim():
         raise InvalidArgument("scale_w13 and scale_w2 are given together, and have the same number of dimensions")
     kinds = {2: "row", 3: "1x128"}
     if scale_w13.dim() not in kinds:
@@ -43,9 +45,13 @@ def granularity_of(w13: Tensor, scale_w13: Tensor, scale_w2: Optional[Tensor]) -
 _FEW_TILES = 64  # half of a Hopper has so many SMs; a tile has 256 columns
 
 
-def gates_fill_no_gpu(ids: Tensor, up: Tensor) -> bool:
-    """Returns whether the kernel that quantises gates, whose tiles have 256 columns, would leave more than half of the SMs idle."""
-    return min(ids.numel(), up.shape[0]) * (up.shape[-1] // 256) < _FEW_TILES
+def gates_in_one_kernel(ids: Tensor, up: Tensor, granularity: str, activation: str, batch_invariant: bool) -> bool:
+    """Returns whether one kernel multiplies gate and up and quantises what they make. It does so by blocks of whole gates. Few tokens, whose
+    tiles would leave more than half of the SMs idle, take two with silu, unless ``batch_invariant``. Slots of other ranks count, too."""
+    if granularity != "1x128" or up.shape[-1] % 256 != 0:
+        return False
+    tiles = min(ids.numel(), up.shape[0]) * (up.shape[-1] // 256)
+    return batch_invariant or activation != "silu" or tiles >= _FEW_TILES
 
 
 def new_routed(topk_ids: Tensor, experts: int, pitch: int, rows: int) -> Tuple[Tensor, Tensor, Tensor]:

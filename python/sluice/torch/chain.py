@@ -28,7 +28,7 @@ from ..packed import PackedWeights
 from ..packed_experts import PackedExperts
 from ._entry import checked
 from ._library import activation_number, check_norm_scale, check_out, half_of_columns, scales_shape
-from ._moe_ops import gates_fill_no_gpu, granularity_of, new_routed, rows_for
+from ._moe_ops import gates_in_one_kernel, granularity_of, new_routed, rows_for
 from .grouped import ENDS
 
 __all__ = ["Chain", "Steps"]
@@ -231,30 +231,34 @@ class Steps:
                 scale_w13: Optional[Tensor] = None, scale_w2: Optional[Tensor] = None, bias_13: Optional[Tensor] = None,
                 bias_2: Optional[Tensor] = None, shared: Optional[Tensor] = None, batch_invariant: bool = False,
                 out: Optional[Tensor] = None, name: str = "experts") -> Tensor:
-        """Adds the five or six steps of ``st.moe.experts`` with silu, named NAME.route, .gather, .gate_up, .gate, .down and .combine.
-        Returns ``out``, tokens x h, which may be ``shared``. ``x``: tokens x h. An earlier step may write it, the ids and the weights of
-        tokens; none may write those of experts."""
+        """Adds the five or six steps of ``st.moe.experts`` with silu, named NAME.route, .gather, .gate_up, .quantize, .down and .combine.
+        Returns ``out``, tokens x h, which may be ``shared``. ``x``: tokens x h; ``topk_weights``: fp32. An earlier step may write both and
+        the ids; none may write the weights of experts. These are not packed."""
         def named(part: str) -> str:
             return f"{name}.{part}"
 
+        if isinstance(w13, PackedExperts) or isinstance(w2, PackedExperts):
+            raise InvalidType("w13 and w2 are packed: add route, gather, packed_grouped_mm and combine by themselves")
+        if topk_weights is not None and topk_weights.dtype != torch.float32:
+            raise InvalidType(f"topk_weights is {topk_weights.dtype} and must be float32; convert it")
+        granularity = granularity_of(w13, scale_w13, scale_w2)
         up, down = w13.transpose(-2, -1), w2.transpose(-2, -1)
         ends, row_of_slot, token_of_row = self.route(topk_ids, w13.shape[0], name=named("route"))
-        if scale_w13 is None:
+        if granularity is None:
             rows = self.gather(x, token_of_row, name=named("gather"))
             hidden = self.grouped_mm(rows, up, offs=ends, bias=bias_13, activation="silu", gated=True, name=named("gate_up"))
             y = self.grouped_mm(hidden, down, offs=ends, bias=bias_2, name=named("down"))
             return self.combine(y, row_of_slot, topk_weights, shared, out=out, name=named("combine"))
-        granularity = granularity_of(w13, scale_w13, scale_w2)
         codes, scales = self.gather(x, token_of_row, granularity, name=named("gather"))
-        by_block = granularity == "1x128"
-        if by_block and up.shape[-1] % 256 == 0 and (batch_invariant or not gates_fill_no_gpu(topk_ids, up)):
-            codes, scales = self.scaled_grouped_mm_quantize(codes, up, scales, scale_w13, ends, bias_13, activation="silu",
-                                                            gated=True, name=named("gate_up"))
+        if gates_in_one_kernel(topk_ids, up, granularity, "silu", batch_invariant):
+            codes, scales = self.scaled_grouped_mm_quantize(codes, up, scales, scale_w13, ends, bias_13,  # type: ignore[arg-type]
+                                                            activation="silu", gated=True, name=named("gate_up"))
         else:
-            hidden = self.scaled_grouped_mm(codes, up, scales, scale_w13, ends, bias_13, out_dtype=x.dtype, gated=not by_block,
-                                            activation=None if by_block else "silu", name=named("gate_up"))
-            quantize = self.silu_mul_quantize if by_block else self.quantize
-            codes, scales = quantize(hidden, granularity, name=named("gate"))
+            by_row = granularity == "row"
+            hidden = self.scaled_grouped_mm(codes, up, scales, scale_w13, ends, bias_13, out_dtype=x.dtype,  # type: ignore[arg-type]
+                                            gated=by_row, activation="silu" if by_row else None, name=named("gate_up"))
+            quantize = self.quantize if by_row else self.silu_mul_quantize
+            codes, scales = quantize(hidden, granularity, name=named("quantize"))
         y = self.scaled_grouped_mm(codes, down, scales, scale_w2, ends, bias_2, out_dtype=x.dtype, name=named("down"))  # type: ignore[arg-type]
         return self.combine(y, row_of_slot, topk_weights, shared, out=out, name=named("combine"))
 

@@ -23,7 +23,7 @@ from ..errors import InvalidArgument, InvalidSize
 from ..packed_experts import PackedExperts
 from ..plans import Workspace
 from ._entry import op
-from ._moe_ops import COMBINE, GATHER, GATHER_QUANTIZE, ROUTE, check_granularity, check_ids, gates_fill_no_gpu, granularity_of, rows_for
+from ._moe_ops import COMBINE, GATHER, GATHER_QUANTIZE, ROUTE, check_granularity, check_ids, gates_in_one_kernel, granularity_of, rows_for
 from .autograd import needs_grad, refuse_grad
 from .grouped import grouped_mm, packed_grouped_mm, scaled_grouped_mm, scaled_grouped_mm_quantize
 from .quantize import quantize, silu_mul_quantize
@@ -93,10 +93,10 @@ def combine(y: Tensor, row_of_slot: Tensor, topk_weights: Optional[Tensor] = Non
 
 
 def _hidden(codes: Tensor, scales: Tensor, up: Tensor, scale_up: Tensor, ends: Tensor, bias: Optional[Tensor], dtype: torch.dtype,
-            activation: str, use_fast_accum: bool, in_two: bool, workspace: Optional[Workspace]) -> Tuple[Tensor, Tensor]:
-    """Returns ``act(gate) * up``, quantised as the tokens are. By blocks of whole gates it is one kernel, unless ``in_two``. By other
-    blocks it is two with silu, and with other activations the gate is torch's."""
-    if scale_up.dim() == 3 and up.shape[-1] % 256 == 0 and not (in_two and activation == "silu"):
+            activation: str, use_fast_accum: bool, in_one: bool, workspace: Optional[Workspace]) -> Tuple[Tensor, Tensor]:
+    """Returns ``act(gate) * up``, quantised as the tokens are: by one kernel if ``in_one``. Else it is two by row, and by block with silu;
+    with other activations the gate is torch's."""
+    if in_one:
         return scaled_grouped_mm_quantize(codes, up, scales, scale_up, ends, bias=bias, gated=True,  # type: ignore[no-any-return]
                                           activation=activation, workspace=workspace)
     by_row = scale_up.dim() == 2
@@ -131,8 +131,8 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
       whose tiles of gates would fill less than half of the GPU, take another kernel. It rounds gate and up to x's type before it
       multiplies them. Packed weights cannot promise it.
 
-    In 16 bits it is differentiable in x, the topk_weights, both weights and ``shared``; gathering and adding are then torch's. A
-    token's bits never depend on other tokens' values or experts.
+    In 16 bits it is differentiable in x, the topk_weights, both weights and ``shared``. Gathering, gates and adding are then torch's, so
+    bits differ from those without a gradient. A token's bits never depend on other tokens' values or experts.
     """
     if activation not in _GATES:
         raise InvalidArgument(f"activation = {shown(activation)} must be one of {', '.join(_GATES)}")
@@ -150,23 +150,26 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
                                   "leave it out, or take 16 bits or fp8")
         ends, row_of_slot, token_of_row = route(ids, len(w13))
         y = _packed(gather(tokens, token_of_row), w13, w2, ends, (bias_13, bias_2), activation)  # type: ignore[arg-type]
-    elif scale_w13 is None:
+    elif (granularity := granularity_of(w13, scale_w13, scale_w2)) is None:
         tables = route(ids, w13.shape[0])
         if needs_grad(tokens, w13, weights, shared) or needs_grad(w2, None, bias_13, bias_2):
+            if batch_invariant:
+                raise InvalidArgument("batch_invariant = True and an argument requires a gradient: gates are torch's then, and round once "
+                                      "more than without one; leave it out, or call under torch.no_grad()")
             return _differentiable(tokens, weights, w13, w2, tables, (bias_13, bias_2), more, activation, workspace).view(x.shape)
         ends, row_of_slot, token_of_row = tables
         hidden = grouped_mm(gather(tokens, token_of_row), w13.transpose(-2, -1), offs=ends, bias=bias_13, gated=True,
                             activation=activation, workspace=workspace)
         y = grouped_mm(hidden, w2.transpose(-2, -1), offs=ends, bias=bias_2, workspace=workspace)
     else:
-        granularity = granularity_of(w13, scale_w13, scale_w2)
         if needs_grad(x, topk_weights, shared, None):
             refuse_grad("experts of fp8 weights")
         ends, row_of_slot, token_of_row = route(ids, w13.shape[0])
         codes, scales = gather(tokens, token_of_row, granularity)
         up = w13.transpose(-2, -1)
-        in_two = not batch_invariant and gates_fill_no_gpu(ids, up)
-        codes, scales = _hidden(codes, scales, up, scale_w13, ends, bias_13, x.dtype, activation, use_fast_accum, in_two, workspace)
+        in_one = gates_in_one_kernel(ids, up, granularity, activation, batch_invariant)
+        codes, scales = _hidden(codes, scales, up, scale_w13, ends, bias_13, x.dtype, activation,  # type: ignore[arg-type]
+                                use_fast_accum, in_one, workspace)
         y = scaled_grouped_mm(codes, w2.transpose(-2, -1), scales, scale_w2, ends, bias_2, out_dtype=x.dtype,  # type: ignore[arg-type]
                               use_fast_accum=use_fast_accum, workspace=workspace)
     return combine(y, row_of_slot, weights, more).view(x.shape)
