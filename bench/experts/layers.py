@@ -76,8 +76,8 @@ class Layer:
         self.experts, self.chosen, self.width, self.inner = MODELS[name]
         self.ids, self.weights = routed(name, tokens, routing)
         self.x = torch.randn(tokens, self.width, device="cuda", dtype=BF16)
-        used = 3 * self.used() * self.inner * self.width  # bytes that a call reads: only chosen experts
-        self.copies = max(2, min(8, -(-COLD_BYTES // max(used, 1))))
+        read = 3 * self.used() * self.inner * self.width  # bytes of a call's weights: chosen experts alone
+        self.copies = max(2, min(8, -(-COLD_BYTES // max(read, 1))))
         self.w = [self._weights() for _ in range(self.copies)]
 
     def _weights(self):
@@ -91,12 +91,12 @@ class Layer:
         return made
 
     def used(self):
+        """Returns how many experts a token chose."""
         return int((torch.bincount(self.ids[self.ids >= 0].flatten(), minlength=self.experts) > 0).sum())
 
     def floor(self):
-        used = self.used()
         rows = int((self.ids >= 0).sum())
-        bytes_ = 3 * used * self.inner * self.width + 2 * self.tokens * self.width * 2 + rows * (self.width + 2 * self.inner)
+        bytes_ = 3 * self.used() * self.inner * self.width + 2 * self.tokens * self.width * 2 + rows * (self.width + 2 * self.inner)
         return max(bytes_ / HBM, 6 * rows * self.inner * self.width / FP8_RATE)
 
     def sluice(self, i, batch_invariant=False):
@@ -107,7 +107,7 @@ class Layer:
         self.sluice(i, True)
 
     def chains(self):
-        """The layer as one chain, of each copy of the weights."""
+        """Returns a call of the layer as one chain; each copy of the weights has one."""
         self.made = []  # a graph does not keep the kernels of its chains
         for w13, s13, w2, s2 in self.w:
             steps = st.Steps()

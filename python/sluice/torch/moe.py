@@ -151,11 +151,12 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
         ends, row_of_slot, token_of_row = route(ids, len(w13))
         y = _packed(gather(tokens, token_of_row), w13, w2, ends, (bias_13, bias_2), activation)  # type: ignore[arg-type]
     elif (granularity := granularity_of(w13, scale_w13, scale_w2)) is None:
+        wants = needs_grad(tokens, w13, weights, shared) or needs_grad(w2, None, bias_13, bias_2)
+        if wants and batch_invariant:
+            raise InvalidArgument("batch_invariant = True and an argument requires a gradient: gates are torch's then, and round once "
+                                  "more than without one; leave it out, or call under torch.no_grad()")
         tables = route(ids, w13.shape[0])
-        if needs_grad(tokens, w13, weights, shared) or needs_grad(w2, None, bias_13, bias_2):
-            if batch_invariant:
-                raise InvalidArgument("batch_invariant = True and an argument requires a gradient: gates are torch's then, and round once "
-                                      "more than without one; leave it out, or call under torch.no_grad()")
+        if wants:
             return _differentiable(tokens, weights, w13, w2, tables, (bias_13, bias_2), more, activation, workspace).view(x.shape)
         ends, row_of_slot, token_of_row = tables
         hidden = grouped_mm(gather(tokens, token_of_row), w13.transpose(-2, -1), offs=ends, bias=bias_13, gated=True,

@@ -285,13 +285,13 @@ WorkSplit choose_split(const Problem& p, const KernelConfig& c, const DeviceInfo
   split.clusters =
       o.clusters.value_or(static_cast<int>(std::clamp<i64>(tiles, 1, std::max(max_clusters(c, device), 1))));
 
+  if (has_groups(p) && !o.raster && !o.raster_group) {
+    split.raster = Raster::along_m, split.group = kBandOfGroups;
+    return split;
+  }
   bool first = true;
   Traffic least;
   WorkSplit best = split;
-  if (has_groups(p) && !o.raster && !o.raster_group) {
-    best.raster = Raster::along_m, best.group = kBandOfGroups;
-    return best;
-  }
   for (const Raster raster : {Raster::along_m, Raster::along_n}) {
     if (raster != o.raster.value_or(raster)) continue;
     split.raster = raster;
