@@ -239,9 +239,10 @@ double dense_traffic(const Problem& p) {
   const double d_bytes =
       // With Update::add, D is read too.
       m * static_cast<double>(d_columns(p)) * bytes_of(p.d.type) * (adds(p.epilogue) ? 2 : 1);
-  // A balanced table gives rows to as many groups as there are pitches of rows.
-  const i64 weights = has_groups(p) ? std::min(p.batch, ceil_div(p.m, i64{p.groups.pitch})) : b_matrices(p);
-  return m * k * bytes_of(p.a.type) * static_cast<double>(a_matrices(p)) +
+  // A balanced table gives rows to as many groups as there are pitches of rows, or slots.
+  const i64 pitches = by_slots(p) ? p.m : ceil_div(p.m, i64{p.groups.pitch});
+  const i64 weights = has_groups(p) ? std::min(p.batch, pitches) : b_matrices(p);
+  return static_cast<double>(a_rows(p)) * k * bytes_of(p.a.type) * static_cast<double>(a_matrices(p)) +
          n * k * bytes_of(p.b.type) * static_cast<double>(weights) +
          (d_bytes + c_bytes) * static_cast<double>(d_matrices(p));
 }

@@ -63,10 +63,13 @@ void add_problem_flags(CLI::App& app, ProblemFlags& f) {
   add("--n,-n", f.n, "Columns of the product: rows of B");
   add("--k,-k", f.k, "Length of the sums");
   add("--batch", f.batch, "Number of products, or of groups")->capture_default_str();
-  add("--groups", f.groups, "Rows belong to groups, whose table has their ends or counts: none, ends, counts")
+  add("--groups", f.groups,
+      "Rows belong to groups, whose table has their ends, their counts or each row's group: none, ends, "
+      "counts, slots")
       ->capture_default_str();
   add("--group-pitch", f.group_pitch,
-      "Groups begin at a multiple of so many rows (ends), or at one each (counts)");
+      "Groups begin at a multiple of so many rows (ends), at one each (counts), or so many slots read a row "
+      "of A");
   add("--dtype", f.dtype, "Type of A and B: bf16, fp16, e4m3, e5m2; torch's names too");
   add("--a", f.a, "Type of A, if it differs");
   add("--b", f.b, "Type of B, if it differs");

@@ -188,7 +188,8 @@ Result<void> verify_all(const VerifyFlags& flags, const Target& target, const Ch
                              .largest = largest,
                              .exact = is_exact(i),
                              .scattered = flags.any_strides,
-                             .groups = true},
+                             .groups = true,
+                             .slots = target.device.has_value()},
                             i, target);
     if (!plan) {
       tally.refuse(plan.error().message);

@@ -34,7 +34,8 @@ double elements_of(const Problem& p) {
     return static_cast<double>(spans.a) + static_cast<double>(spans.b) +
            (p.epilogue.residual ? 2 : 1) * static_cast<double>(spans.d);
   }
-  return elements_of(p.a, inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), a_matrices(p)) +
+  return elements_of(p.a, inner_extent(p.a, a_rows(p), p.k), outer_extent(p.a, a_rows(p), p.k),
+                     a_matrices(p)) +
          elements_of(p.b, inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k), b_matrices(p)) +
          elements_of(p.d, d_columns(p), p.m, d_matrices(p)) +
          (p.epilogue.residual ? elements_of(p.c, p.n, p.m, d_matrices(p)) : 0);

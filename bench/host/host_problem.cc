@@ -44,7 +44,7 @@ Extents extents_of_operands(const Problem& p) {
     const ConvElements spans = conv_spans(p.conv);
     return {spans.a, spans.b, spans.d, spans.d};
   }
-  const i64 a_outer = outer_extent(p.a, p.m, p.k), b_outer = outer_extent(p.b, p.n, p.k);
+  const i64 a_outer = outer_extent(p.a, a_rows(p), p.k), b_outer = outer_extent(p.b, p.n, p.k);
   const i64 of_rows = d_matrices(p);
   return {elements_of(a_outer, p.a.ld, a_matrices(p), p.a.batch_stride),
           elements_of(b_outer, p.b.ld, b_matrices(p), p.b.batch_stride),
@@ -70,6 +70,11 @@ std::vector<float> random_scales(i64 count, std::mt19937_64& random) {
 std::vector<int> random_table(const Problem& p, std::mt19937_64& random) {
   if (!reads_table(p)) return {};
   const int rows = static_cast<int>(group_total(p)), groups = static_cast<int>(p.batch);
+  if (by_slots(p)) {
+    std::vector<int> slots(static_cast<size_t>(rows));
+    for (int& slot : slots) slot = std::uniform_int_distribution<int>(-1, groups - 1)(random);
+    return slots;
+  }
   const int most = p.groups.kind == GroupKind::counts ? std::min(p.groups.pitch, rows) : rows;
   std::vector<int> numbers(static_cast<size_t>(groups));
   for (int& number : numbers) number = std::uniform_int_distribution<int>(0, most)(random);

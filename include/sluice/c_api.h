@@ -22,7 +22,7 @@ extern "C" {
 #define SLUICE_API __attribute__((visibility("default")))
 /* The ABI number, which grows when a struct or a function below changes. sluice_c_abi() returns the number
  * of the loaded library. */
-#define SLUICE_C_ABI 14
+#define SLUICE_C_ABI 15
 
 typedef enum {
   SLUICE_OK = 0,
@@ -172,8 +172,8 @@ typedef enum {
 /* How a table says which rows belong to a group. ENDS: one past the last row; a group begins at the first
  * multiple of group_pitch behind the one before. COUNTS: rows of group g, which begins at row g *
  * group_pitch. ALONG_K: as ENDS, of the k that A and B are summed over; D is groups x m x n, and A and B are
- * matrices. */
-typedef enum { SLUICE_NO_GROUPS, SLUICE_ENDS, SLUICE_COUNTS, SLUICE_ALONG_K } sluice_group_kind;
+ * matrices. SLOTS: the group of each row r of D, which reads row r / group_pitch of A; -1: of no group. */
+typedef enum { SLUICE_NO_GROUPS, SLUICE_ENDS, SLUICE_COUNTS, SLUICE_ALONG_K, SLUICE_SLOTS } sluice_group_kind;
 
 /* The result: y from x and w; x (that is dx) from y (dy) and w; w (dw) from y (dy) and x. */
 typedef enum { SLUICE_PRODUCT, SLUICE_FPROP, SLUICE_DGRAD, SLUICE_WGRAD } sluice_conv_op;

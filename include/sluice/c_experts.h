@@ -33,6 +33,7 @@ SLUICE_API sluice_status sluice_gather(sluice_device* device, const sluice_gathe
  * weights fp32 without gaps. weights or shared may be NULL; out may be the array shared. */
 typedef struct {
   const sluice_array *y, *row_of_slot, *weights, *shared, *out;
+  int64_t experts; /* 0, or how many: row_of_slot holds experts (SLUICE_SLOTS), and row s of y is slot s's */
 } sluice_combining;
 SLUICE_API sluice_status sluice_combine(sluice_device* device, const sluice_combining* what,
                                         sluice_stream stream);

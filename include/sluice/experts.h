@@ -80,12 +80,14 @@ struct CombineShape {
   i64 tokens = 0, columns = 0;
   i64 chosen = 1;                           // experts of a token, 1 to 32
   i64 rows = 0;                             // rows of y
+  i64 experts = 0;                          // 0, or how many there are: row_of_slot then holds experts
   i64 y_ld = 0, shared_ld = 0, out_ld = 0;  // elements from one row to the next; 0: no gaps
 };
 
 /// out[t] = shared[t] + sum over j of weights[t][j] * y[row_of_slot[t][j]], rounded once. Sums are fp32, in
 /// the order of j, by fused multiply-adds. A slot whose row is outside [0, rows) adds nothing: neither its
-/// weight nor a row is read.
+/// weight nor a row is read. With CombineShape::experts, row_of_slot is the table of a product by slots: the
+/// row of slot s is s, and a slot whose expert is outside [0, experts) has none.
 struct CombineArgs {
   const void* y = nullptr;           // rows x columns
   const int* row_of_slot = nullptr;  // tokens * chosen

@@ -44,7 +44,7 @@ SLUICE_ENUMERATION(WeightType, WeightType::none);
 SLUICE_ENUMERATION(ScaleZero, ScaleZero::per_group);
 SLUICE_ENUMERATION(FragmentOrder, FragmentOrder::byte);
 SLUICE_ENUMERATION(ConvOp, ConvOp::wgrad);
-SLUICE_ENUMERATION(GroupKind, GroupKind::along_k);
+SLUICE_ENUMERATION(GroupKind, GroupKind::slots);
 
 template <class T>
 concept Enumerated = requires {

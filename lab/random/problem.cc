@@ -33,7 +33,7 @@ void scatter(Dice& dice, Problem& p) {
     x.unaligned = dice.one_in(2);
   };
   const bool a = !dice.one_in(4), b = !a || !dice.one_in(4);  // both operands or only one of them
-  if (a) any(p.a, inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k));
+  if (a) any(p.a, inner_extent(p.a, a_rows(p), p.k), outer_extent(p.a, a_rows(p), p.k));
   if (b) any(p.b, inner_extent(p.b, p.n, p.k), outer_extent(p.b, p.n, p.k));
   if (dice.one_in(2)) any(p.d, d_columns(p), p.m);
   p.c.ld = std::max<i64>(p.n, 1) + dice.below(5);
@@ -54,9 +54,15 @@ void group_k(Dice& dice, Problem& p) {
 }
 
 /// Makes the rows those of groups. Requires what products of groups require.
-void group_rows(Dice& dice, Problem& p) {
+void group_rows(Dice& dice, Problem& p, bool slots) {
   p.batch = 1 + dice.below(dice.one_in(4) ? 40 : 6);
   p.a.batch_stride = p.c.batch_stride = p.d.batch_stride = 0;
+  if (slots && p.b.major == Major::k && !writes_scales(p.epilogue) && !p.epilogue.row_factors &&
+      dice.one_in(2)) {
+    p.groups = {GroupKind::slots, 1 + dice.below(9)};
+    p.m = std::max<i64>(p.m / p.groups.pitch, 1) * p.groups.pitch;
+    return;
+  }
   if (dice.one_in(2))
     p.groups = {GroupKind::ends, dice.one_in(2) ? 1 : 1 << dice.below(8)};
   else
@@ -123,7 +129,7 @@ Problem random_problem(const RandomSpec& spec, int index) {
   }
   e.row_factors = !adds(e) && dice.one_in(6);
 
-  p.a.ld = padded_ld(dice, inner_extent(p.a, p.m, p.k), p.a.type);
+  p.a.ld = padded_ld(dice, inner_extent(p.a, a_rows(p), p.k), p.a.type);
   p.b.ld = padded_ld(dice, inner_extent(p.b, p.n, p.k), p.b.type);
   p.d.ld = dice.one_in(4) ? std::max<i64>(d_columns(p), 1)
                           : padded_ld(dice, d_columns(p), p.d.type);  // a pitch that TMA can store
@@ -135,7 +141,7 @@ Problem random_problem(const RandomSpec& spec, int index) {
     if (is_16bit(p.a.type) && !e.gated && dice.one_in(2))
       group_k(dice, p);
     else if (p.a.major == Major::k && !adds(e))
-      group_rows(dice, p);
+      group_rows(dice, p, spec.slots);
   }
   if (is_block_scaled(e) && dice.one_in(2)) scale_by_columns(dice, p);
   if (e.gated && !spec.exact && dice.one_in(4)) e.activation = Activation::clamped_swiglu;

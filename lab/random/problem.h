@@ -18,6 +18,7 @@ struct RandomSpec {
   bool exact = true;       // true: the data are whole numbers, so GELU and SiLU are left out
   bool scattered = false;  // true: only 16-bit inputs with any strides and addresses
   bool groups = false;     // true: one in six products has rows of groups, where its layouts allow that
+  bool slots = false;      // true: some of those by slots, which the host twin cannot run
 };
 
 Problem random_problem(const RandomSpec& spec, int index);

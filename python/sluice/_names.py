@@ -11,7 +11,7 @@ SCALES = ("none", "tensor", "vector", "block")
 ACTIVATIONS = ("none", "relu", "gelu", "silu", "clamped_swiglu")
 SUMS = ("promoted", "fast")
 UPDATES = ("set", "add")
-GROUPS = ("none", "ends", "counts", "along_k")
+GROUPS = ("none", "ends", "counts", "along_k", "slots")
 GRANULARITIES = ("tensor", "row", "1x128", "128x128")
 
 # Maps other libraries' names of the types to the names used here.

@@ -97,8 +97,9 @@ class Problem:
     - ``groups`` = "none". With "ends" or "counts", rows of A, C and D belong to ``batch`` groups, ``m`` rows in all. Each group has
       its own matrix of B, scales of B and bias (docs/groups.md). A table on the GPU says which rows a group has: "ends" has one
       past the last row of each group, "counts" the rows of each. "along_k" is as "ends", of the k that A and B are summed over:
-      D has ``batch`` matrices then, and A and B, both "mn"-major, are one matrix each.
+      D has ``batch`` matrices then, and A and B, both "mn"-major, are one matrix each. "slots" has the group of each row of D.
     - ``group_pitch`` = 1: a group begins at a multiple of so many rows ("ends"), or group g at row g * ``group_pitch`` ("counts").
+      With "slots" row r of D reads row r // ``group_pitch`` of A.
     - ``packed`` = None: B is a matrix. With a ``WeightFormat``, B is n x k weights W that are packed in that format
       (docs/packed.md), and ``D = act(scale_a * A W^T + bias) + C``. A is fp16, bf16, or e4m3, which alone has scales. C has D's
       type, and is for a 16-bit A of at most 64 rows without a gate. If ``gated``, n is a multiple of 16, and W is packed with

@@ -130,16 +130,19 @@ Result<bool> add_kind_of_groups(const sluice_call& p, Call& call) {
   const Named table = named(p, SLUICE_GROUPS);
   call.problem.groups = groups_of(p.problem);
   if (reads_table(call.problem) || table.array == nullptr) return reads_table(call.problem);
-  return Error{ErrorCode::invalid_argument,
-               table.name() + " is given and groups = 0: say how it is read, as ends, counts or along k"};
+  return Error{
+      ErrorCode::invalid_argument,
+      table.name() + " is given and groups = 0: say how it is read, as ends, counts, along k or slots"};
 }
-/// Adds the table of groups, which has a number for each of the first dimension's parts of `each`.
+/// Adds the table of groups, which has a number for each of the first dimension's parts of `each`: matrices,
+/// or with slots rows.
 Result<void> add_table(const sluice_call& p, const Named& each, Call& call) {
   const Named table = named(p, SLUICE_GROUPS);
   SLUICE_TRY(check_present(table));
   if (table->dtype != SLUICE_INT32) return wrong_type(table, "int32: pass " + table.name() + ".int()");
   if (table->ndim != 1 || table->shape[0] != each->shape[0])
-    return wrong_shape(table, list(each->shape, 1) + ", a number for each matrix of " + each.name());
+    return wrong_shape(table, list(each->shape, 1) + ", a number for each " +
+                                  (by_slots(call.problem) ? "row of " : "matrix of ") + each.name());
   SLUICE_TRY(check_no_gaps(table));
   call.args.groups = static_cast<const int*>(table->data);
   return {};
@@ -158,7 +161,18 @@ Result<void> add_groups(const sluice_call& p, Call& call) {
     return wrong_shape(x, which == each ? "three dimensions: a matrix for each group"
                                         : "two dimensions: its rows are those of all groups");
   }
-  return add_table(p, named(p, each), call);
+  return by_slots(call.problem) ? Result<void>() : add_table(p, named(p, each), call);
+}
+
+/// Returns the rows of D whose A has `rows` rows.
+Result<i64> rows_of_d(const Named& a, i64 rows, const Problem& problem) {
+  if (!by_slots(problem)) return rows;
+  i64 slots = 0;
+  if (problem.groups.pitch >= 1 && !__builtin_mul_overflow(rows, i64{problem.groups.pitch}, &slots))
+    return slots;
+  return Error{ErrorCode::invalid_argument, "group_pitch = " + std::to_string(problem.groups.pitch) +
+                                                " and " + a.name() + " has " + std::to_string(rows) +
+                                                " rows: it is the number of slots of each, at least 1"};
 }
 
 /// Adds the sizes and layouts of A, B and D to the call.
@@ -168,7 +182,7 @@ Result<void> add_matrices(const sluice_call& p, Call& call) {
   SLUICE_TRY(add_groups(p, call));
   const View of_a = view_of(a), of_b = view_of(b), of_d = view_of(d);
   Problem& problem = call.problem;
-  problem.m = of_a.rows;
+  SLUICE_TAKE(problem.m, rows_of_d(a, of_a.rows, problem));
   problem.k = of_a.columns;
   problem.n = of_b.columns;
   const bool grouped = reads_table(problem);
@@ -183,6 +197,7 @@ Result<void> add_matrices(const sluice_call& p, Call& call) {
   if (of_d.rows != problem.m || of_d.columns != d_columns(problem) || !d_as_a)
     return wrong_shape(d, wanted_shape(a, problem.m, d_columns(problem)) +
                               (problem.epilogue.gated ? ": half of the columns of " + b.name() : ""));
+  if (by_slots(problem)) SLUICE_TRY(add_table(p, d, call));  // which has a number for each row of D
   SLUICE_TAKE(problem.a, input(a, true));
   SLUICE_TAKE(problem.b, input(b, false));
   SLUICE_TAKE(problem.d, output(d));
@@ -300,17 +315,17 @@ Result<void> add_packed(const sluice_call& p, Call& call) {
   SLUICE_TRY(check_tokens(x, k));
   SLUICE_TAKE(const bool grouped, add_kind_of_groups(p, call));
   SLUICE_TRY(check_blob(blob, format, {n, k, problem.epilogue.gated}, grouped));
-  if (grouped) {
-    SLUICE_TRY(add_table(p, blob, call));
-    problem.batch = blob->shape[0];
-  }
-  problem.m = x->shape[0];
+  SLUICE_TAKE(problem.m, rows_of_d(x, x->shape[0], problem));
   problem.n = n;
   problem.k = k;
   problem.a.type = problem.b.type = static_cast<DType>(x->dtype);
   problem.b.packed = format;
   SLUICE_TRY(check_rows(d, problem.m, d_columns(problem)));
   SLUICE_TRY(check_element(d));
+  if (grouped) {
+    SLUICE_TRY(add_table(p, by_slots(problem) ? d : blob, call));
+    problem.batch = blob->shape[0];
+  }
   problem.d.type = static_cast<DType>(d->dtype);
   SLUICE_TAKE(problem.a.ld, pitch_of(x));
   SLUICE_TAKE(problem.d.ld, pitch_of(d, "give it its own memory"));
@@ -364,7 +379,7 @@ Result<Call> call_of(const sluice_call& p) {
                                     {"update", given.update, 2},
                                     {"any_order", given.any_order, 2},
                                     {"packed.type", given.packed.type, kWeightTypes + 1},
-                                    {"groups", given.groups, SLUICE_ALONG_K + 1},
+                                    {"groups", given.groups, SLUICE_SLOTS + 1},
                                     {"op", given.conv.op, SLUICE_WGRAD + 1}};
   SLUICE_TRY(check_enumerators(enumerators));
   Call call;

@@ -34,7 +34,7 @@ i64 columns_ld(const sluice_array& x, const Problem& p) {
   Problem by_columns = p;
   by_columns.scale_a_ld = 1;
   const i64 matrices = scale_a_matrices(by_columns), columns = scale_blocks(p.k);
-  const i64 rows = groups_have_scales(by_columns) ? i64{p.groups.pitch} : p.m;
+  const i64 rows = groups_have_scales(by_columns) ? i64{p.groups.pitch} : a_rows(p);
   if (!has_shape(x, matrices, rows, columns) || matrices <= 0 || rows <= 0 || columns <= 0) return 0;
   if (groups_have_scales(by_columns) && (p.m % rows != 0 || p.m / rows != matrices)) return 0;
   const int r = x.ndim - 2, c = x.ndim - 1;
@@ -44,10 +44,10 @@ i64 columns_ld(const sluice_array& x, const Problem& p) {
   return lies && (matrices <= 1 || stride(x, 0) % columns == 0) ? ld : 0;
 }
 
-/// Returns whether x has a value per row of A: m, or m x 1.
-bool is_vector_a(const sluice_array& x, const Problem& p) {
+/// Returns whether x has a value per row: rows, or rows x 1.
+bool is_vector_a(const sluice_array& x, i64 rows) {
   if (!is_packed(x) || x.ndim < 1 || x.ndim > 2) return false;
-  return x.shape[0] == p.m && (x.ndim == 1 || x.shape[1] == 1);
+  return x.shape[0] == rows && (x.ndim == 1 || x.shape[1] == 1);
 }
 /// Returns whether x has a value per column of each vector of B: n, or vectors x n.
 bool is_vector_b(const sluice_array& x, i64 vectors, i64 n) {
@@ -63,7 +63,11 @@ std::string columns_text(i64 vectors, i64 n) {
 /// Returns the shape of the blocks of a side, for messages; `turned`: as a view of B's is transposed.
 std::string blocks_text(const Problem& p, bool is_a, bool turned) {
   const i64 k_blocks = scale_blocks(p.k), n_blocks = scale_blocks(p.n);
-  const i64 shape[] = {p.batch, is_a ? p.m : turned ? k_blocks : n_blocks, turned ? n_blocks : k_blocks};
+  const i64 shape[] = {p.batch,
+                       is_a     ? a_rows(p)
+                       : turned ? k_blocks
+                                : n_blocks,
+                       turned ? n_blocks : k_blocks};
   const bool batched = (is_a ? a_matrices(p) : p.batch) > 1;
   return batched ? list(shape, 3) : list(shape + 1, 2);
 }
@@ -77,7 +81,7 @@ std::string columns_words(const Named& x, const Problem& p) {
 }
 
 Error wrong_scale(const Named& x, bool is_a, const Problem& p) {
-  const i64 one[] = {1}, rows[] = {p.m, 1}, columns[] = {column_vectors(p), p.n};
+  const i64 one[] = {1}, rows[] = {a_rows(p), 1}, columns[] = {column_vectors(p), p.n};
   return {
       ErrorCode::invalid_size,
       x.name() + " has shape " + shape_text(*x.array) + " and strides " + strides_text(*x.array) +
@@ -94,10 +98,11 @@ Result<ScaleFit> fit_of(const Named& scale, bool is_a, const Problem& problem) {
   if (x.dtype != SLUICE_FP32) return wrong_type(scale, "fp32: pass " + scale.name() + ".float()");
   ScaleFit fit;
   fit.tensor = count_of(x) == 1;
-  fit.vector = is_a ? is_vector_a(x, problem) : is_vector_b(x, column_vectors(problem), problem.n);
+  fit.vector = is_a ? is_vector_a(x, a_rows(problem)) : is_vector_b(x, column_vectors(problem), problem.n);
   if (is_fp8(problem.a.type)) {
-    fit.block = is_a ? has_shape(x, a_matrices(problem), problem.m, scale_blocks(problem.k)) && is_packed(x)
-                     : is_block_b(x, problem);
+    fit.block =
+        is_a ? has_shape(x, a_matrices(problem), a_rows(problem), scale_blocks(problem.k)) && is_packed(x)
+             : is_block_b(x, problem);
     if (is_a && !fit.block) fit.ld = columns_ld(x, problem);
     fit.block = fit.block || fit.ld != 0;
   }
@@ -184,7 +189,7 @@ Result<void> add_row_factors(const sluice_call& p, Call& call) {
   const Named factors = named(p, SLUICE_ROW_FACTORS);
   if (factors.array == nullptr) return {};
   SLUICE_TRY(check_present(factors));
-  if (!is_vector_a(*factors.array, call.problem))
+  if (!is_vector_a(*factors.array, call.problem.m))
     return wrong_shape(factors, list(&call.problem.m, 1) + ", a factor for each row, without gaps");
   if (factors->dtype != SLUICE_FP32) return wrong_type(factors, "fp32; convert it");
   call.problem.epilogue.row_factors = true;

@@ -71,7 +71,11 @@ Result<CombineCall> combining_of(const sluice_combining& what) {
   SLUICE_TRY(check_rows(rows, 2));
   const i64 slots = rows->shape[0], chosen = rows->shape[1];
   CombineCall call{.options = {.type = static_cast<DType>(y->dtype)},
-                   .shape = {.tokens = slots, .columns = y->shape[1], .chosen = chosen, .rows = y->shape[0]},
+                   .shape = {.tokens = slots,
+                             .columns = y->shape[1],
+                             .chosen = chosen,
+                             .rows = y->shape[0],
+                             .experts = what.experts},
                    .args = {.y = y->data, .row_of_slot = static_cast<const int*>(rows->data)}};
   if (weights.array != nullptr) {
     SLUICE_TRY(check_size(weights, slots, chosen, size_text(slots, chosen) + " as row_of_slot has"));

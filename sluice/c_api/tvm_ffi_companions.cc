@@ -102,7 +102,8 @@ sluice_status combine(Given& given) {
                               .row_of_slot = given.arrays[kRowOfSlot].get(),
                               .weights = given.arrays[kTopkWeights].get(),
                               .shared = given.arrays[kShared].get(),
-                              .out = given.arrays[SLUICE_D].get()};
+                              .out = given.arrays[SLUICE_D].get(),
+                              .experts = given.experts};
   if (given.steps != 0) return sluice_steps_add_combine(reinterpret_cast<sluice_steps*>(given.steps), &what);
   return run_on(
       {"y", what.y}, what, [&] { return combining_of(what); }, sluice_combine);

@@ -53,6 +53,7 @@ struct Given {
   // Quantisers and norms use these; packing uses call.problem.packed.
   int32_t granularity = 0, scale_given = 0, gate = 0;
   int64_t pitch = 1;      // only route uses it
+  int64_t experts = 0;    // only combine uses it
   int64_t described = 0;  // address of a sluice_problem to fill in instead of running; 0: none
   int64_t steps = 0;  // address of the sluice_steps to which the call is added instead of running; 0: none
   // Only chain_run uses these.
@@ -147,7 +148,8 @@ inline constexpr Field kFields[] = {
     {"topk_weights", Kind::array, kTopkWeights},
     {"shared", Kind::array, kShared},
     {"y", Kind::array, SLUICE_A},
-    {"pitch", Kind::size, SLUICE_FIELD(pitch)}};
+    {"pitch", Kind::size, SLUICE_FIELD(pitch)},
+    {"experts", Kind::size, SLUICE_FIELD(experts)}};
 #undef SLUICE_FIELD
 inline constexpr int kFieldCount = sizeof(kFields) / sizeof(kFields[0]);
 

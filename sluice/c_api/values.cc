@@ -24,7 +24,8 @@ static_assert(SLUICE_ACTIVATIONS == static_cast<int>(kLastActivation) + 1 &&
 static_assert(SLUICE_UINT4 == static_cast<int>(WeightType::uint4) + 1 &&
               SLUICE_E4M3_WEIGHT == static_cast<int>(WeightType::e4m3) + 1);
 
-static_assert(SLUICE_ALONG_K == static_cast<int>(GroupKind::along_k));
+static_assert(SLUICE_ALONG_K == static_cast<int>(GroupKind::along_k) &&
+              SLUICE_SLOTS == static_cast<int>(GroupKind::slots));
 
 constexpr int kScaleModes = SLUICE_SCALE_BLOCK + 1;
 
@@ -186,7 +187,7 @@ Result<Problem> problem_of(const sluice_problem& v) {
                                     {"packed.type", v.packed.type, kWeightTypes + 1},
                                     {"norm_a", v.norm_a, 2},
                                     {"row_factors", v.row_factors, 2},
-                                    {"groups", v.groups, SLUICE_ALONG_K + 1},
+                                    {"groups", v.groups, SLUICE_SLOTS + 1},
                                     {"conv.op", v.conv.op, SLUICE_WGRAD + 1}};
   SLUICE_TRY(check_enumerators(enumerators));
   if (v.conv.op == SLUICE_PRODUCT && v.residual == 0 && (v.c.ld != 0 || v.c.batch_stride != 0))

@@ -89,7 +89,7 @@ Result<DataLayout> lay_out(const Problem& given, const DataSpec& spec) {
   const i64 c_rows = e.residual ? p.m : 0, bias_count = e.bias == Bias::none ? 0 : column_vectors(p) * p.n;
   const Operand operands[kRegionCount] = {
       conv ? tensor_operand("A", p.a, verify::a_shape(p.conv), spec.a)
-           : matrix_operand("A", p.a, p, p.m, spec),
+           : matrix_operand("A", p.a, p, a_rows(p), spec),
       conv ? tensor_operand("B", p.b, verify::b_shape(p.conv), spec.b)
            : matrix_operand("B", p.b, p, p.n, spec),
       {"C", c, p.n, c_rows, d_matrices(p), spec.c, spec.element_shift},
@@ -103,7 +103,7 @@ Result<DataLayout> lay_out(const Problem& given, const DataSpec& spec) {
       vector_operand("row_factors", DType::fp32, row_factor_count(p), spec.row_factors, spec.element_shift),
       vector_operand("scale_out", DType::fp32, scale_out_count(p), {.kind = Fill::poison},
                      spec.element_shift),
-      vector_operand("groups", DType::fp32, reads_table(p) ? p.batch : 0, {.kind = Fill::poison}, 0)};
+      vector_operand("groups", DType::fp32, table_size(p), {.kind = Fill::poison}, 0)};
   DataLayout layout{};
   for (int i = 0; i < kRegionCount; ++i) {
     SLUICE_TAKE(Region region, region_of(operands[i], seed_of(spec, i)));
@@ -114,8 +114,27 @@ Result<DataLayout> lay_out(const Problem& given, const DataSpec& spec) {
   return layout;
 }
 
+namespace {
+
+/// Returns the group of each row: any, with some that do not exist, or one for all.
+std::vector<int> slots_of(const Problem& p, Routing routing, u64 seed) {
+  const int groups = static_cast<int>(p.batch), chosen = verify::pick(verify::hash(seed, 0x67), groups);
+  std::vector<int> slots(static_cast<size_t>(p.m));
+  for (size_t s = 0; s < slots.size(); ++s) {
+    const u64 random = verify::hash(seed, s);
+    slots[s] = routing == Routing::balanced ? static_cast<int>(s) % groups
+               : routing == Routing::one    ? chosen
+               : random % 3 == 0            ? static_cast<int>(random >> 32)
+                                            : static_cast<int>(random >> 33) % groups;
+  }
+  return slots;
+}
+
+}  // namespace
+
 std::vector<int> table_of(const Problem& p, Routing routing, u64 seed) {
   if (!reads_table(p)) return {};
+  if (by_slots(p)) return slots_of(p, routing, seed);
   const i64 groups = p.batch, pitch = p.groups.pitch, total = group_total(p);
   const bool counts = p.groups.kind == GroupKind::counts;
   std::vector<int> table(static_cast<size_t>(groups));

@@ -75,6 +75,10 @@ struct Combine {
 #pragma unroll
     for (int i = 0; i < kCombineHeld; ++i)
       rows[i] = Arith::load_row(p.row_of_slot + slot + i, from + i < p.chosen);
+    if (p.experts != 0) {
+#pragma unroll
+      for (int i = 0; i < kCombineHeld; ++i) rows[i] = rows[i] >= 0 && rows[i] < p.experts ? slot + i : -1;
+    }
     const auto has = [&](int i) { return rows[i] >= 0 && rows[i] < p.rows; };
 #pragma unroll
     for (int i = 0; i < kCombineHeld; ++i) {

@@ -14,7 +14,8 @@
 // | __syncthreads, twice     | a CTA                   | last reads of rings, writes of sums, reads of sums                      |
 // | cluster barrier, twice   | the CTAs of a cluster   | all have started; sent sums before they are read                        |
 // | griddepcontrol.wait      | every thread, if        | all earlier launches and their writes before A, scale_a, C are read and |
-// |                          | config.overlap has one  | D is written; only B (weights) and bias may be read earlier             |
+// |                          | config.overlap has one  | D is written; only B, scale_b and bias may be read earlier. With slots  |
+// |                          |                         | first of all: the table says which B, and whether the CTA has a row     |
 // clang-format on
 #pragma once
 
@@ -37,10 +38,20 @@ SLUICE_DEVICE plain::Place plain_place(const GemmParams& params, u32 smem) {
   p.team = static_cast<int>(threadIdx.x) / (32 * team_warps(kConfig));
   p.rank = static_cast<int>(blockIdx.x) % kParts;
   p.first_row = static_cast<int>(blockIdx.x) / kParts * kConfig.tile.n;
-  // Avoids the division for a single matrix: it would take 0.1 us of a 4 us kernel.
   const int y = static_cast<int>(blockIdx.y);
-  p.batch = params.grid.batch == 1 ? 0 : y / params.grid.rows;
-  p.first_token = (y - p.batch * params.grid.rows) * kConfig.tile.m;
+  if constexpr (by_slots(kConfig)) {
+    const GroupedParams& grouped = static_cast<const GroupedParams&>(params);
+    p.batch = group_of_slot(grouped.group_numbers[y], params.grid.batch);
+    p.first_token = y;
+    p.first_row_a = quotient(y, grouped.group_pitch);
+    p.batch_a = 0;
+  } else {
+    // Avoids the division for a single matrix: it would take 0.1 us of a 4 us kernel.
+    p.batch = params.grid.batch == 1 ? 0 : y / params.grid.rows;
+    p.first_token = (y - p.batch * params.grid.rows) * kConfig.tile.m;
+    p.first_row_a = p.first_token;
+    p.batch_a = p.batch;
+  }
   const int stages = ceil_div(params.grid.k_tiles, stage_k_tiles(kConfig));
   p.first_stage = static_cast<int>(static_cast<i64>(p.rank) * stages / kParts) + p.team;
   const int end = static_cast<int>(static_cast<i64>(p.rank + 1) * stages / kParts);
@@ -72,8 +83,10 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   extern __shared__ __align__(1024) u8 smem[];
   const u32 base = ptx::shared_address(smem);
   Launch::begin();
-  Sums::announce();
+  if constexpr (by_slots(kConfig)) Launch::wait();
   const plain::Place at = plain_place<kConfig>(params, base);
+  if (by_slots(kConfig) && at.batch < 0) return;  // with all CTAs of the cluster
+  Sums::announce();
 
   typename PlainTeam<kConfig>::Copier copier(params, at);
   const auto copy = [&](u32 stage) { copier.copy(stage); };
@@ -93,27 +106,32 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   tile.finish();
 
   element.set_tensor_scales(scales);
+  // With slots, a tile has one row of D, which is one matrix, and its group's vectors of columns.
+  const int matrix = by_slots(kConfig) ? 0 : at.batch;
+  const i64 vectors = by_slots(kConfig) ? i64{at.batch} * params.n : 0;
+  const auto row_scale = [&](int row) { return element.row_scale(by_slots(kConfig) ? at.first_row_a : row); };
   const auto store = [&](int token, int row, const ptx::Float4& sum) {
     if constexpr (kConfig.epilogue.gated) {  // tile rows alternate: a pair of the gate, then a pair of "up"
                                              // (plain/copier.cuh)
-      const Position at_d{at.first_token + token, (at.first_row + row) / 2, at.batch};
+      const Position at_d{at.first_token + token, (at.first_row + row) / 2, matrix};
       if (at_d.row >= params.m || at_d.column >= params.n / 2) return;
-      const ColumnPair operands[] = {element.columns(at_d.column),
-                                     element.columns(params.n / 2 + at_d.column)};
+      const ColumnPair operands[] = {element.columns(at_d.column, vectors),
+                                     element.columns(params.n / 2 + at_d.column, vectors)};
       return store_pair<kConfig.d, kConfig.epilogue>(
-          params, at_d,
-          element.apply_gated({sum.x, sum.y}, {sum.z, sum.w}, element.row_scale(at_d.row), operands));
+          params, at_d, element.apply_gated({sum.x, sum.y}, {sum.z, sum.w}, row_scale(at_d.row), operands));
     }
-    const Position first{at.first_token + token, at.first_row + row, at.batch};
+    const Position first{at.first_token + token, at.first_row + row, matrix};
     const Position second{first.row, first.column + 2, first.batch};
     if (first.row >= params.m || first.column >= params.n) return;
-    const float scale = element.row_scale(first.row);
+    const float scale = row_scale(first.row);
     store_pair<kConfig.d, kConfig.epilogue>(
         params, first,
-        element.apply({sum.x, sum.y}, scale, element.columns(first.column), element.residual(first)));
+        element.apply({sum.x, sum.y}, scale, element.columns(first.column, vectors),
+                      element.residual(first)));
     store_pair<kConfig.d, kConfig.epilogue>(
         params, second,
-        element.apply({sum.z, sum.w}, scale, element.columns(second.column), element.residual(second)));
+        element.apply({sum.z, sum.w}, scale, element.columns(second.column, vectors),
+                      element.residual(second)));
   };
   Sums(base, base + plain_incoming_offset(kConfig), at.rank).add_up(tile.sums, {1.0f, 1.0f}, store);
 }

@@ -158,6 +158,7 @@ SLUICE_HD constexpr bool loads_strided(const Problem& p) {
 /// groups, tiles of 128 x 256 keep the stages that they have without a table.
 SLUICE_HD constexpr GroupConfig group_config(const Problem& p) {
   if (!reads_table(p)) return {};
+  if (by_slots(p)) return {p.groups.kind, kMostGroups};  // which have no table in shared memory
   return {p.groups.kind, p.batch <= 32 ? 32 : p.batch <= 128 ? 128 : p.batch <= 512 ? 512 : kMostGroups};
 }
 
@@ -192,7 +193,10 @@ SLUICE_HD constexpr KernelConfig config_for(const Problem& p, BaseConfig base, C
 SLUICE_HD constexpr bool gemm_supports(const Problem& p) {
   const StorePath store = kind_of(p.conv).phased ? StorePath::tma : StorePath::direct;
   const int width = writes_scales(p.epilogue) ? kScaleBlock * (p.epilogue.gated ? 2 : 1) : 64;
-  const KernelConfig c = config_for(p, {Schedule::ping_pong, 64, width}, ClusterShape{1, 1}, store);
+  const BaseConfig small =
+      by_slots(p) ? BaseConfig{Schedule::plain, 8, 16} : BaseConfig{Schedule::ping_pong, 64, width};
+  KernelConfig c = config_for(p, small, ClusterShape{1, 1}, store);
+  if (by_slots(p)) c.warps = 4;
   return p.c.major == Major::k && p.d.major == Major::k && validate(c) == nullptr;
 }
 

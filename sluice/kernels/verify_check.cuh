@@ -41,7 +41,7 @@ struct KRange {
   i64 begin, end;
 };
 
-/// Loads 32 k of 32 rows of A (or columns of B), with zeros outside. `base`: the batch's matrix.
+/// Loads 32 k of the rows of A (or columns of B) of 32 rows of D, with zeros outside. `base`: the matrix.
 SLUICE_DEVICE void load_operand(double (&to)[kCheckTile][kCheckTile + kPad], const CheckParams& p, Side side,
                                 const void* base, i64 row_begin, const KRange& range) {
   const Problem& problem = p.problem;
@@ -50,9 +50,10 @@ SLUICE_DEVICE void load_operand(double (&to)[kCheckTile][kCheckTile + kPad], con
   for (int i = threadIdx.x; i < kCheckTile * kCheckTile; i += kCheckThreads) {
     const int fast = i % kCheckTile, slow = i / kCheckTile;  // along and across the contiguous index
     const int k_in = x.major == Major::k ? fast : slow, row_in = x.major == Major::k ? slow : fast;
-    const i64 row = row_begin + row_in, k = range.begin + k_in;
+    const i64 of_d = row_begin + row_in, k = range.begin + k_in;
+    const i64 row = side == Side::a ? a_row(problem, of_d) : of_d;
     i64 element = kOutside;
-    if (row < rows && k < range.end)
+    if (of_d < rows && k < range.end)
       element = is_conv(problem.conv) ? conv_element(problem, p.y_size, side, row, k)
                 : x.major == Major::k ? row * x.ld + k
                                       : k * x.ld + row;
@@ -92,7 +93,7 @@ SLUICE_DEVICE Expected before_activation(const CheckParams& p, const Sum& sum, i
   const i64 vector = column_index(p.problem, batch, column);
   double scale = p.alpha;
   if (!is_block_scaled(e) && e.scale_a != ScaleMode::none && scale != 0.0)
-    scale *= p.scale_a[e.scale_a == ScaleMode::vector ? row : 0];
+    scale *= p.scale_a[e.scale_a == ScaleMode::vector ? a_row(p.problem, row) : 0];
   if (!is_block_scaled(e) && e.scale_b != ScaleMode::none && scale != 0.0)
     scale *= p.scale_b[e.scale_b == ScaleMode::vector ? vector : 0];
   const double product =
@@ -395,7 +396,7 @@ SLUICE_DEVICE void find_unwritten(const CheckParams& p, const BlockAt& at) {
   }
 }
 
-/// The rows, or the part of k, of each group.
+/// The rows, or the part of k, of each group; unused with slots.
 struct GroupList {
   int begin[kMostGroups], end[kMostGroups];
 };
@@ -421,7 +422,10 @@ SLUICE_DEVICE void find_written(const CheckParams& p, const GroupList& groups, i
   for (int i = threadIdx.x; i < kCheckTile * kCheckTile; i += kCheckThreads) {
     const i64 row = row_begin + i / kCheckTile, column = column_begin + i % kCheckTile;
     bool used = row >= p.problem.m || column >= d_columns(p.problem);
-    for (int g = 0; g < p.problem.batch; ++g) used |= row >= groups.begin[g] && row < groups.end[g];
+    if (!used && by_slots(p.problem))
+      used = group_of_slot(p.groups[row], static_cast<int>(p.problem.batch)) >= 0;
+    for (int g = 0; !used && !by_slots(p.problem) && g < p.problem.batch; ++g)
+      used = row >= groups.begin[g] && row < groups.end[g];
     if (used) continue;
     const u32 got = load_bits(d.type, p.d, row * d.ld + column);
     if (got != poison_of(d.type))
@@ -457,7 +461,7 @@ SLUICE_DEVICE void check_output(const CheckParams& p) {
   __shared__ KBlock shared;
   __shared__ GroupList groups;
   const Problem& problem = p.problem;
-  if (reads_table(problem)) read_groups(p, groups);
+  if (reads_table(problem) && !by_slots(problem)) read_groups(p, groups);
   Findings findings;
   u64 checked = 0;
   const auto check = [&](const BlockAt& at, bool selected) {
@@ -479,7 +483,11 @@ SLUICE_DEVICE void check_output(const CheckParams& p) {
       check({batch, row, column, row, row_end, k_low, k_high}, selected);
       continue;
     }
-    for (int g = 0; g < problem.batch; ++g) {
+    for (i64 slot = row; by_slots(problem) && slot < row_end; ++slot) {
+      const int group = group_of_slot(p.groups[slot], static_cast<int>(problem.batch));
+      if (group >= 0) check({group, row, column, slot, slot + 1, 0, problem.k}, selected);
+    }
+    for (int g = 0; !by_slots(problem) && g < problem.batch; ++g) {
       const i64 low = groups.begin[g] > row ? groups.begin[g] : row;
       const i64 high = groups.end[g] < row_end ? groups.end[g] : row_end;
       if (low < high) check({g, row, column, low, high, 0, problem.k}, selected);

@@ -34,7 +34,7 @@ double gate_factor(Activation activation, double x);
 
 /// The indices with which one output reads its scales, bias, C and D.
 struct OutputPlace {
-  i64 row = 0, column = 0;  // a position in the product
+  i64 row = 0, column = 0;  // a position in the product; with slots the row of A
   i64 vector = 0;           // the index of the column's scale and bias
   i64 c = 0, d = 0;         // indices into the arrays
 };

@@ -45,7 +45,8 @@ void reference_combine(const CombineInput& input, void* out, i64 out_ld) {
     for (i64 column = 0; column < input.columns; ++column) {
       float sum = input.shared != nullptr ? element(input.shared, token * input.shared_ld + column) : 0.0f;
       for (i64 slot = token * input.chosen; slot < (token + 1) * input.chosen; ++slot) {
-        const i64 row = input.row_of_slot[slot];
+        i64 row = input.row_of_slot[slot];
+        if (input.experts != 0) row = row >= 0 && row < input.experts ? slot : -1;
         if (row < 0 || row >= input.rows) continue;
         const float weight = input.weights != nullptr ? input.weights[slot] : 1.0f;
         sum = std::fma(weight, element(input.y, row * input.y_ld + column), sum);

@@ -30,6 +30,7 @@ struct CombineInput {
   const float* weights = nullptr;  // nullptr: all are 1
   const void* shared = nullptr;    // nullptr: none
   i64 tokens = 0, columns = 0, chosen = 1, rows = 0, y_ld = 0, shared_ld = 0;
+  i64 experts = 0;  // not 0: row_of_slot holds experts, and the row of slot s is s
 };
 /// Writes the sums, rounded to the type. The output's row pitch is out_ld elements.
 void reference_combine(const CombineInput& input, void* out, i64 out_ld);

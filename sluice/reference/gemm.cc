@@ -114,7 +114,7 @@ void reference_row(const Problem& p, const HostBuffers& buffers, Scalars scalars
 }  // namespace
 
 OutputPlace output_place(const Problem& p, const ElementIndex& at) {
-  return {.row = at.row,
+  return {.row = a_row(p, at.row),
           .column = at.column,
           .vector = column_index(p, at.batch, at.column),
           .c = c_index(p, at),
@@ -134,6 +134,12 @@ std::vector<GroupRows> rows_of_groups(const Problem& p, const int* numbers) {
 
 void for_each_row(const Problem& p, const int* numbers,
                   const std::function<void(i64 batch, i64 row)>& visit) {
+  if (by_slots(p)) {
+    for (i64 row = 0; row < p.m; ++row)
+      if (const int group = group_of_slot(numbers[row], static_cast<int>(p.batch)); group >= 0)
+        visit(group, row);
+    return;
+  }
   const std::vector<GroupRows> groups = has_groups(p) ? rows_of_groups(p, numbers) : std::vector<GroupRows>();
   for (i64 batch = 0; batch < p.batch; ++batch) {
     const GroupRows all{0, static_cast<int>(p.m)};

@@ -28,9 +28,11 @@ struct ElementIndex {
   i64 column = 0;
 };
 
-/// Returns the index of an element in its array. Requires a `problem` with its strides set (with_strides).
+/// Returns the index of an element in its array; that of A by the row of D. Requires a `problem` with its
+/// strides set (with_strides).
 constexpr i64 a_index(const Problem& p, i64 batch, i64 row, i64 k) {
-  return batch * p.a.batch_stride + (p.a.major == Major::k ? row * p.a.ld + k : k * p.a.ld + row);
+  const i64 a = a_row(p, row);
+  return batch * p.a.batch_stride + (p.a.major == Major::k ? a * p.a.ld + k : k * p.a.ld + a);
 }
 constexpr i64 b_index(const Problem& p, i64 batch, i64 column, i64 k) {
   return batch * p.b.batch_stride + (p.b.major == Major::k ? column * p.b.ld + k : k * p.b.ld + column);
@@ -46,7 +48,7 @@ constexpr i64 d_index(const Problem& p, const ElementIndex& at) {
 /// Returns the indices with which the element of A B at `at` reads its vectors, C and D.
 OutputPlace output_place(const Problem& problem, const ElementIndex& at);
 
-/// Returns the rows, or the part of k, of each group; `numbers`: the table.
+/// Returns the rows, or the part of k, of each group; `numbers`: the table, not of slots.
 std::vector<GroupRows> rows_of_groups(const Problem& problem, const int* numbers);
 /// Visits the rows of D that are stored: all of each matrix, or those of each group.
 void for_each_row(const Problem& problem, const int* numbers,

@@ -31,6 +31,7 @@ struct CombineParams {
   void* out;               // [tokens][columns]
   i64 tokens, columns, rows, y_ld, shared_ld, out_ld;  // elements
   i32 chosen;
+  i32 experts;         // not 0: row_of_slot holds experts, and the row of a slot is its own number
   WarmRange hand_off;  // range to prefetch into L2 before the PDL wait
 };
 

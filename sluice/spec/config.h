@@ -126,7 +126,8 @@ SLUICE_HD constexpr bool multicasts(const KernelConfig& c) {
   return c.cluster.m * c.cluster.n > 1;
 }
 /// As the functions of a problem (spec/problem.h). reads_table: the kernel reads a table of groups.
-/// has_groups: its list of tiles stands there. sums_groups: the part of k of each matrix stands there.
+/// has_groups: its list of tiles stands there; or by_slots, the group of each tile, which has one row.
+/// sums_groups: the part of k of each matrix stands there.
 SLUICE_HD constexpr bool reads_table(const KernelConfig& c) {
   return c.groups.kind != GroupKind::none;
 }
@@ -135,6 +136,9 @@ SLUICE_HD constexpr bool has_groups(const KernelConfig& c) {
 }
 SLUICE_HD constexpr bool sums_groups(const KernelConfig& c) {
   return c.groups.kind == GroupKind::along_k;
+}
+SLUICE_HD constexpr bool by_slots(const KernelConfig& c) {
+  return c.groups.kind == GroupKind::slots;
 }
 /// Rows of a tile in the direction of groups.
 SLUICE_HD constexpr int group_tile_extent(const KernelConfig& c) {

@@ -17,26 +17,30 @@ namespace sluice {
 ///   of the group before. pitch 1: torch's offsets; 128: DeepGEMM's contiguous layout.
 /// - counts: rows of the group, which begins at row g * pitch (DeepGEMM's masked layout).
 /// - along_k: as ends, but of the rows that are summed over: k of A and B.
-enum class GroupKind : u8 { none, ends, counts, along_k };
+/// - slots: number s is the group of row s of D, which reads row s / pitch of A. A row with another number,
+///   such as -1, belongs to no group. For few rows, which need no sorting: each reads its group's B by
+///   itself.
+enum class GroupKind : u8 { none, ends, counts, along_k, slots };
 SLUICE_HD constexpr const char* name_of(GroupKind kind) {
   switch (kind) {
     case GroupKind::none: return "none";
     case GroupKind::ends: return "ends";
     case GroupKind::counts: return "counts";
     case GroupKind::along_k: return "along_k";
+    case GroupKind::slots: return "slots";
   }
   return "?";
 }
 
 /// True if rows of A and D belong to groups.
 SLUICE_HD constexpr bool groups_rows(GroupKind kind) {
-  return kind == GroupKind::ends || kind == GroupKind::counts;
+  return kind == GroupKind::ends || kind == GroupKind::counts || kind == GroupKind::slots;
 }
 
 /// The groups of a problem, Problem::batch of them.
 struct Groups {
   GroupKind kind = GroupKind::none;
-  int pitch = 1;
+  int pitch = 1;  // a number of rows; slots: rows of D per row of A
 
   constexpr bool operator==(const Groups&) const = default;
 };
@@ -59,6 +63,11 @@ struct GroupRows {
   int begin = 0, end = 0;
 };
 
+/// The group of a slot, whose number in the table is `number`; -1: none.
+SLUICE_HD constexpr int group_of_slot(int number, int groups) {
+  return number >= 0 && number < groups ? number : -1;
+}
+
 /// The first multiple of `pitch` at or above `row`, at most `total`. Nothing overflows for row <= total.
 SLUICE_HD constexpr int next_group_begin(int row, int pitch, int total) {
   const int behind = row - quotient(row, pitch) * pitch;
@@ -67,7 +76,7 @@ SLUICE_HD constexpr int next_group_begin(int row, int pitch, int total) {
 }
 
 /// The rows of group `g`, whose number in the table is `number`. `before`: with ends, the largest end of
-/// earlier groups, clamped to [0, total].
+/// earlier groups, clamped to [0, total]. Not for slots, which lie anywhere.
 SLUICE_HD constexpr GroupRows group_rows_of(GroupKind kind, int pitch, int total, int g, int number,
                                             int before) {
   if (kind == GroupKind::counts) {

@@ -174,7 +174,7 @@ SLUICE_HD constexpr const char* validate_groups(const NarrowConfig& c) {
   if (c.held_tokens != 0) return "held_rows must be 0: any group may have all rows";
   if (c.overlap.wait == Wait::weights_first)
     return "groups read their table before weights: wait = weights_first must be another";
-  if (4 * group_table_ints(c.groups.most) > zeros_offset(c))
+  if (c.groups.kind != GroupKind::slots && 4 * group_table_ints(c.groups.most) > zeros_offset(c))
     return "the rings are smaller than the table of groups: more stages or warps, or fewer groups";
   return nullptr;
 }

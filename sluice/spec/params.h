@@ -71,9 +71,10 @@ struct FactoredParams : GemmParams {
   const float* row_factors;  // m values, shared by all matrices of a batch
   i64 scale_a_ld;            // with scale_a_columns: elements
 };
-/// `map_a_tail` has the small boxes of spec/loaded_rows.h; `grid` has the columns, groups and k-tiles.
+/// `map_a_tail` has the small boxes of spec/loaded_rows.h, but for slots; `grid` has the columns, groups and
+/// k-tiles.
 struct GroupedParams : GemmParams {
-  const int* group_numbers;  // one per group (spec/groups.h)
+  const int* group_numbers;  // one per group, or per slot (spec/groups.h)
   int group_pitch, group_total;
   const float* row_factors;
   i64 scale_a_ld;

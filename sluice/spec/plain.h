@@ -39,12 +39,22 @@ SLUICE_HD constexpr WarpTile plain_tile(const KernelConfig& c) {
   const int beside = team_warps(c) / stage_k_tiles(c);
   return {.rows = c.tile.n,
           .columns = c.tile.m,
+          .used = by_slots(c) ? 1 : 0,
           .warps = c.warps / beside,
           .beside = beside,
           .parts = c.cluster.k};
 }
-SLUICE_HD constexpr int plain_stage_bytes(const KernelConfig& c) {
+/// Columns of the tile in different blocks of B, each with a block scale: those of the gate, and of "up".
+SLUICE_HD constexpr int plain_scale_parts(const KernelConfig& c) {
+  return c.epilogue.gated ? 2 : 1;
+}
+/// Block scales of a stage, behind its rows: one per row of A, then one per part of the columns.
+SLUICE_HD constexpr int plain_scales_offset(const KernelConfig& c) {
   return stage_k_tiles(c) * (c.tile.n + c.tile.m) * kPlainRowBytes;
+}
+SLUICE_HD constexpr int plain_stage_bytes(const KernelConfig& c) {
+  const int scales = is_block_scaled(c.epilogue) ? 4 * (c.tile.m + plain_scale_parts(c)) : 0;
+  return plain_scales_offset(c) + round_up(scales, 16);
 }
 /// Bytes of each row of B that are in a CTA's rings at the PDL wait: all stages but the last of each ring.
 SLUICE_HD constexpr int plain_early_row_bytes(const KernelConfig& c) {
@@ -114,7 +124,13 @@ SLUICE_HD constexpr const char* validate_plain(const KernelConfig& c) {
   if (c.cluster.m != 1 || c.cluster.n != 1) return "plain has clusters along k only";
   if (c.cluster.k != 1 && c.cluster.k != 2 && c.cluster.k != 4 && c.cluster.k != 8)
     return "cluster.k must be 1, 2, 4 or 8";
-  if (is_block_scaled(c.epilogue)) return "plain has no block scales";
+  if (is_block_scaled(c.epilogue) && c.schedule != Schedule::plain)
+    return "plain_wgmma has no block scales: take Schedule::plain";
+  if (is_block_scaled(c.epilogue) && c.tile.m * c.tile.n > 64 * 16)
+    return "plain has registers for 64 x 16 sums with block scales, beside those of one block";
+  if (by_slots(c) && c.tile.m != 8) return "groups by slots need tile.m of 8, of which one row is used";
+  if (by_slots(c) && c.tile.n / 4 % c.cluster.k != 0)
+    return "groups by slots need four of the tile's columns for each CTA of the cluster";
   if (c.promotes && c.schedule == Schedule::plain)
     return "plain keeps all sums in fp32: promotes says nothing there";
   if (c.promotes) return "plain_wgmma does not promote: take Schedule::plain, whose sums are all in fp32";

@@ -58,9 +58,9 @@ struct Problem {
   /// multiplied by gamma (Args) before the product.
   bool norm_a = false;
   /// With a kind: rows of A, C and D belong to groups, and each group has a matrix of B, a vector of scale_b
-  /// and a bias of its own. `batch` is the number of groups; A, C and D are one matrix of m rows. Rows
-  /// outside of all groups are not computed. With groups along k, A and B are one matrix each, and each group
-  /// has a matrix of C and D.
+  /// and a bias of its own. `batch` is the number of groups; A, C and D are one matrix of m rows, A with
+  /// slots of m / pitch. Rows outside of all groups are not computed. With groups along k, A and B are one
+  /// matrix each, and each group has a matrix of C and D.
   Groups groups{};
   /// How block scales of A are stored. 0: by rows, without gaps. Else by columns, as DeepGEMM's quantisers
   /// do it: the scales of a block of k, one per row, are neighbours. So many elements lie from one block to
@@ -75,9 +75,24 @@ struct Problem {
 SLUICE_HD constexpr bool reads_table(const Problem& p) {
   return p.groups.kind != GroupKind::none;
 }
-/// True if the rows of A, C and D belong to groups.
+/// True if the rows of D belong to groups.
 SLUICE_HD constexpr bool has_groups(const Problem& p) {
   return groups_rows(p.groups.kind);
+}
+/// True if the table holds the group of each row.
+SLUICE_HD constexpr bool by_slots(const Problem& p) {
+  return p.groups.kind == GroupKind::slots;
+}
+/// Numbers of the table of groups.
+SLUICE_HD constexpr i64 table_size(const Problem& p) {
+  return !reads_table(p) ? 0 : by_slots(p) ? p.m : p.batch;
+}
+/// The row of A that a row of D reads, and the number of rows of A. Checks refuse a pitch below 1.
+SLUICE_HD constexpr i64 a_row(const Problem& p, i64 row) {
+  return by_slots(p) ? row / max(p.groups.pitch, 1) : row;
+}
+SLUICE_HD constexpr i64 a_rows(const Problem& p) {
+  return by_slots(p) ? ceil_div(p.m, i64{max(p.groups.pitch, 1)}) : p.m;
 }
 /// True if each group is summed over its own part of k.
 SLUICE_HD constexpr bool sums_groups(const Problem& p) {
@@ -144,17 +159,17 @@ SLUICE_HD constexpr i64 scale_a_matrices(const Problem& p) {
   return groups_have_scales(p) ? p.batch : a_matrices(p);
 }
 SLUICE_HD constexpr i64 scale_a_rows(const Problem& p) {
-  return groups_have_scales(p) && p.groups.pitch < p.m ? p.groups.pitch : p.m;
+  return groups_have_scales(p) && p.groups.pitch < p.m ? p.groups.pitch : a_rows(p);
 }
 /// Number of fp32 values in a caller's scale_a and scale_b, gaps between columns included.
 SLUICE_HD constexpr i64 scale_a_count(const Problem& p) {
   switch (p.epilogue.scale_a) {
     case ScaleMode::none: return 0;
     case ScaleMode::tensor: return 1;
-    case ScaleMode::vector: return p.m;
+    case ScaleMode::vector: return a_rows(p);
     case ScaleMode::block: break;
   }
-  if (!scales_by_columns(p)) return a_matrices(p) * p.m * scale_blocks(p.k);
+  if (!scales_by_columns(p)) return a_matrices(p) * a_rows(p) * scale_blocks(p.k);
   const i64 columns = scale_a_matrices(p) * scale_blocks(p.k), rows = scale_a_rows(p);
   return columns == 0 || rows == 0 ? 0 : (columns - 1) * p.scale_a_ld + rows;
 }
@@ -172,8 +187,9 @@ SLUICE_HD constexpr i64 scale_a_row_end(const Problem& p, i64 batch) {
   const i64 end = (batch + 1) * p.groups.pitch;
   return groups_have_scales(p) && end < p.m ? end : p.m;
 }
-/// Index of the block scale of A[row][k] and of B[column][k].
-SLUICE_HD constexpr i64 block_scale_a_index(const Problem& p, i64 batch, i64 row, i64 k) {
+/// Index of the block scale of the elements of A and B behind D[row][column], at k.
+SLUICE_HD constexpr i64 block_scale_a_index(const Problem& p, i64 batch, i64 d_row, i64 k) {
+  const i64 row = a_row(p, d_row);
   if (scales_by_columns(p)) {
     const i64 matrix = has_groups(p) && !groups_have_scales(p) ? 0 : batch;
     const i64 first = groups_have_scales(p) ? batch * p.groups.pitch : 0;
@@ -268,7 +284,7 @@ SLUICE_HD constexpr Problem with_strides(Problem p) {
     p.d.ld = ld_of(p.d, d_columns(p));
     return p;
   }
-  const i64 a_inner = inner_extent(p.a, p.m, p.k), a_outer = outer_extent(p.a, p.m, p.k);
+  const i64 a_inner = inner_extent(p.a, a_rows(p), p.k), a_outer = outer_extent(p.a, a_rows(p), p.k);
   const i64 b_inner = inner_extent(p.b, p.n, p.k), b_outer = outer_extent(p.b, p.n, p.k);
   p.a.batch_stride = batch_stride_of(p.a, a_inner, a_outer);
   p.a.ld = ld_of(p.a, a_inner);

@@ -160,8 +160,10 @@ SLUICE_HD constexpr const char* validate_groups(const KernelConfig& c) {
   if (!reads_table(c) && c.groups.most != 0) return "groups.most is for a groups.kind: leave it out";
   if (!reads_table(c)) return nullptr;
   if (c.groups.most < 1 || c.groups.most > kMostGroups) return "groups.most must be in 1..1024";
-  if (c.schedule != Schedule::ping_pong && c.schedule != Schedule::cooperative)
-    return "groups need roles: use ping_pong or cooperative";
+  if (by_slots(c) && c.schedule != Schedule::plain)
+    return "groups by slots need schedule = plain: a tile has one row";
+  if (!by_slots(c) && c.schedule != Schedule::ping_pong && c.schedule != Schedule::cooperative)
+    return "groups by ends, counts or along k need roles: use ping_pong or cooperative";
   if (is_swapped(c)) return "groups are not swapped: their rows are rows of tiles";
   if (c.conv.op != ConvOp::none || loads_strided(c))
     return "groups are loaded by TMA, and are no convolution";

@@ -51,9 +51,9 @@ KernelLists alike(Overlap overlap, const std::vector<AgentList>& cta) {
 /// kernels/plain.cuh (both schedules) and kernels/narrow.cuh: all threads execute the same steps. With
 /// weights_first a thread issues the loads of its first weights (and gamma), waits, and issues the loads of
 /// tokens. The thread that copies last triggers. Scales and C are read after that.
-/// Steps of kernels/plain.cuh: begin fill loaded hand_off.
+/// Steps of kernels/plain.cuh: begin wait fill loaded hand_off.
 /// Steps of kernels/narrow.cuh: fill loaded hand_off begin wait.
-/// Its wait in front of the table of groups comes before all else, as the one of fill with Wait::first does.
+/// Their wait in front of the table of groups comes before all else, as that of fill with Wait::first does.
 KernelLists plain_lists(Overlap o) {
   const Events weights{reads(Operand::weights)};
   const Events fill = o.wait == Wait::weights_first ? join({weights, wait(o)}) : join({wait(o), weights});

@@ -36,6 +36,25 @@ inline std::vector<KernelConfig> plain_configs() {
   for (const PlainWgmmaBase& base : kPlainWgmmaSpace)
     add(Schedule::plain_wgmma, base.tile_n, base.warps,
         [&](const KernelConfig& c) { return plain_stages(c, base.ctas); });
+  // Block scales and slots, each with a gate or not.
+  for (const PlainBase& base : kPlainSpace)
+    for (const int tokens : {8, 16, 32, 64}) {
+      const bool gated = turn % 2 == 1, blocks = tokens > 8 || turn % 4 < 3;
+      const DType type = blocks || turn % 8 < 4 ? DType::e4m3 : DType::bf16;
+      Problem p{.batch = 8, .a = {.type = type}, .b = {.type = type}};
+      if (blocks) p.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
+      if (gated) p.epilogue.activation = Activation::silu, p.epilogue.gated = true;
+      p.epilogue.bias = turn % 3 == 0 ? Bias::column : Bias::none;
+      if (blocks && turn % 5 == 0) p.scale_a_ld = 1;
+      if (tokens == 8 && turn % 3 != 1) p.groups.kind = GroupKind::slots;
+      KernelConfig c =
+          config_for(p, {Schedule::plain, tokens, base.tile_n}, {1, 1, 1 << turn % 3}, StorePath::direct);
+      c.warps = base.warps;
+      c.stages = base.stages;
+      if (!by_slots(p)) c.overlap = {Wait::weights_first, Trigger::after_loads};
+      ++turn;
+      if (validate(c) == nullptr) configs.push_back(c);
+    }
   // Widths that the planner may fit to a problem.
   for (const int width : {40, 56, 72, 88, 120, 136, 208, 248})
     add(Schedule::plain_wgmma, width, 8, [&](const KernelConfig& c) { return plain_stages(c, 2); });

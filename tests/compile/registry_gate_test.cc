@@ -11,6 +11,7 @@
 
 #include <sluice/plan.h>
 #include <sluice/plan/text/units.h>
+#include <sluice/spec/params.h>
 #include <sluice/spec/part_sums.h>
 
 #include "tests/compile/gate_cache.h"
@@ -94,8 +95,11 @@ TEST(gate_cache, a_child_follows_one_that_crashed) {
   close(ran[1]);
 }
 
+/// To see it fail, let plain_unit_text() take GemmParams for slots.
 TEST(plain_gate, configs_fit_as_often_on_an_sm_as_they_say) {
   const KernelCache cache = gate_cache();
+  const Result<OpcodeTable> opcodes = OpcodeTable::calibrate(cache);
+  ASSERT_TRUE(opcodes) << opcodes.error().message;
   const std::vector<KernelConfig> configs = plain_configs();
   ASSERT_GT(configs.size(), 180u);
   std::vector<std::string> units;
@@ -105,6 +109,9 @@ TEST(plain_gate, configs_fit_as_often_on_an_sm_as_they_say) {
     ASSERT_TRUE(cubins[i]) << cubins[i].error().message;
     const BuildReport& report = (*cubins[i])->report;
     EXPECT_EQ(report.spill_bytes + report.stack_bytes, 0) << short_name(configs[i]);
+    const Result<int> parameters = opcodes->parameter_bytes((*cubins[i])->image, kEntryName);
+    ASSERT_TRUE(parameters) << parameters.error().message;
+    EXPECT_EQ(*parameters, params_bytes(configs[i])) << short_name(configs[i]);
     const int registers = round_up(report.registers, 8) * threads_of(configs[i]) * plain_ctas(configs[i]);
     EXPECT_LE(registers, 65536) << short_name(configs[i]);
   }

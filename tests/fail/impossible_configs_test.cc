@@ -60,6 +60,7 @@ const std::vector<Impossible>& impossible_configs() {
   using enum DType;
   constexpr GroupConfig kEnds{GroupKind::ends, 128};
   constexpr GroupConfig kAlongK{GroupKind::along_k, 128};
+  constexpr GroupConfig kSlots{GroupKind::slots, kMostGroups};
   static const std::vector<Impossible> kAll = {
       {"A and B must be bf16, fp16, e4m3 or e5m2", {.a = fp32, .b = fp32}},
       {"the schedules narrow, wide and strip are for packed weights", {.schedule = Schedule::strip}},
@@ -224,8 +225,10 @@ const std::vector<Impossible>& impossible_configs() {
       {"plain needs 4, 8 or 16 warps", plain({.tile = {8, 32, 64}, .warps = 6})},
       {"plain has clusters along k only", plain({.tile = {8, 32, 64}, .cluster = {2, 1}})},
       {"cluster.k must be 1, 2, 4 or 8", plain({.tile = {8, 32, 64}, .cluster = {1, 1, 3}})},
-      {"plain has no block scales",
-       plain({.tile = {8, 32, 128}, .a = e4m3, .b = e4m3, .epilogue = kBlockScales})},
+      {"plain has registers for 64 x 16 sums with block scales, beside those of one block",
+       plain({.tile = {16, 128, 128}, .a = e4m3, .b = e4m3, .epilogue = kBlockScales})},
+      {"plain_wgmma has no block scales: take Schedule::plain",
+       plain_wgmma({.tile = {8, 32, 128}, .a = e4m3, .b = e4m3, .epilogue = kBlockScales})},
       {"plain keeps all sums in fp32: promotes says nothing there",
        plain({.tile = {8, 32, 128}, .a = e4m3, .b = e4m3, .promotes = true})},
       {"plain stores direct",
@@ -244,7 +247,13 @@ const std::vector<Impossible>& impossible_configs() {
        {.tile = {256, 136, 64}, .stages = 3, .load_a = Load::strided}},
       {"groups.most is for a groups.kind: leave it out", {.groups = {GroupKind::none, 5}}},
       {"groups.most must be in 1..1024", {.groups = {GroupKind::ends, 0}}},
-      {"groups need roles: use ping_pong or cooperative", plain({.tile = {8, 32, 64}, .groups = kEnds})},
+      {"groups by ends, counts or along k need roles: use ping_pong or cooperative",
+       plain({.tile = {8, 32, 64}, .groups = kEnds})},
+      {"groups by slots need schedule = plain: a tile has one row", {.groups = kSlots}},
+      {"groups by slots need tile.m of 8, of which one row is used",
+       plain({.tile = {16, 32, 64}, .groups = kSlots})},
+      {"groups by slots need four of the tile's columns for each CTA of the cluster",
+       plain({.tile = {8, 16, 64}, .cluster = {1, 1, 8}, .groups = kSlots})},
       {"groups are not swapped: their rows are rows of tiles", {.d_major = Major::mn, .groups = kEnds}},
       {"groups are loaded by TMA, and are no convolution", {.load_b = Load::strided, .groups = kEnds}},
       {"groups need a K-major A: their rows end anywhere", {.a_major = Major::mn, .groups = kEnds}},

@@ -250,6 +250,30 @@ TEST_F(experts, combined_rows_have_the_bits_of_the_reference) {
       }
 }
 
+/// Behind a product by slots, whose table holds experts.
+TEST_F(experts, add_up_the_rows_of_slots) {
+  RouteDice dice(31);
+  const i64 tokens = 9, chosen = 8, columns = 520, slots = tokens * chosen, experts = 40;
+  const std::vector<u16> y = elements(DType::bf16, slots * columns, 6, false);
+  const std::vector<int> ids = drawn_rows(dice, slots, experts);
+  std::vector<u16> wanted(static_cast<std::size_t>(tokens * columns));
+  reference_combine({DType::bf16, y.data(), ids.data(), nullptr, nullptr, tokens, columns, chosen, slots,
+                     columns, columns, experts},
+                    wanted.data(), columns);
+  const auto made = Combiner::create(device(), {.type = DType::bf16});
+  ASSERT_TRUE(ok(made));
+  const DeviceBuffer in = uploaded(y.data(), 2 * slots * columns), table = uploaded(ids.data(), 4 * slots),
+                     out = poisoned(2 * tokens * columns);
+  const CombineShape shape{
+      .tokens = tokens, .columns = columns, .chosen = chosen, .rows = slots, .experts = experts};
+  ASSERT_TRUE(ok(made->launch(
+      shape, {.y = in.data(), .row_of_slot = static_cast<const int*>(table.data()), .out = out.data()},
+      nullptr)));
+  ASSERT_TRUE(ok(synchronize(device())));
+  EXPECT_TRUE(values_of<u16>(out) == wanted);
+  record("cases", 1);
+}
+
 /// With rows of its own for each slot, and weights of 1, a token becomes chosen times itself.
 TEST_F(experts, in_a_row_give_each_token_its_own_rows) {
   const i64 tokens = 777, chosen = 8, count = 64, columns = 1024;

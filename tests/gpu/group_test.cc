@@ -25,6 +25,7 @@ struct Table {
   int pitch = 1;
   i64 m = 300;
   std::vector<int> numbers;
+  i64 groups = 0;  // with slots; else one per number
 };
 
 class group_products : public GpuTest {
@@ -52,7 +53,7 @@ class group_products : public GpuTest {
     i64& total = sums_groups(p) ? p.k : p.m;
     total = 0;
     for (const Table& t : tables) total = std::max(total, t.m);
-    p.batch = static_cast<i64>(tables.front().numbers.size());
+    p.batch = by_slots(p) ? tables.front().groups : static_cast<i64>(tables.front().numbers.size());
     const Result<Plan> plan = gemm::plan(p, device().info(), overrides);
     ASSERT_TRUE(ok(plan)) << to_string(p);
     const auto kernel = gemm::prepare(device(), *plan);
@@ -199,6 +200,41 @@ TEST_F(group_products, of_experts_are_exact) {
       check(product(512, 384, DType::e4m3, DType::e4m3, swiglu), several(number(1, 30), 4), overrides);
       check(product(272, 384, DType::e4m3, DType::e4m3, quantised), several(number(1, 30), 4), overrides);
       swiglu.scale_d = ScaleMode::none;
+    }
+}
+
+/// Slots in any order. To see it fail: take the vectors of group 0 in kernels/plain.cuh, or A's row for D's.
+TEST_F(group_products, by_slots_are_exact) {
+  const Epilogue vectors{.scale_a = ScaleMode::vector, .scale_b = ScaleMode::vector, .bias = Bias::column};
+  const Epilogue blocks{.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
+  Epilogue swiglu = blocks;
+  swiglu.gated = true;
+  swiglu.activation = Activation::relu;
+  const Epilogue gated{.bias = Bias::column, .activation = Activation::relu, .gated = true};
+  const Epilogue residual{.residual = true, .c_type = DType::fp32};
+  const auto slots = [&](int pitch, int rows, int groups) {
+    Table t{.kind = GroupKind::slots, .pitch = pitch, .m = i64{pitch} * rows, .groups = groups};
+    const bool any = number(0, 3) == 0;
+    for (i64 s = 0; s < t.m; ++s)
+      t.numbers.push_back(any && number(0, 1) ? static_cast<int>(random_()) : number(-1, groups - 1));
+    return t;
+  };
+  for (const int parts : {1, 2, 4, 8})
+    for (const auto& [pitch, rows] : {std::pair{1, 1}, {8, 1}, {8, 7}, {3, 40}, {1, 64}}) {
+      const int groups = number(1, 200);
+      const std::vector<Table> tables{slots(pitch, rows, groups), slots(pitch, rows, groups),
+                                      slots(pitch, rows, groups)};
+      PlanOverrides overrides{.schedule = Schedule::plain, .cluster = ClusterShape{1, 1, parts}};
+      check(product(320, 200, DType::bf16, DType::bf16), tables, overrides);
+      check(product(288, 384, DType::e4m3, DType::fp32, vectors), tables, overrides);
+      check(product(384, 1152, DType::e4m3, DType::fp32, blocks), tables, overrides);
+      check(product(512, 640, DType::e4m3, DType::bf16, swiglu), tables, overrides);
+      Problem by_columns = product(272, 640, DType::e4m3, DType::fp32, blocks);
+      by_columns.scale_a_ld = 1 << 9;
+      check(by_columns, tables, overrides);
+      check(product(160, 128, DType::fp16, DType::fp32, residual), tables, overrides);
+      check(product(320, 192, DType::bf16, DType::bf16, gated), tables, overrides);
+      check(product(288, 384, DType::fp16, DType::fp32, {}), tables, {});
     }
 }
 

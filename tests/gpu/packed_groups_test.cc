@@ -44,11 +44,27 @@ class packed_groups : public GpuTest {
     return std::move(*buffer);
   }
 
-  /// Compares the product of `table`'s groups with one product for each of them.
+  /// Rows of D that are one product.
+  struct Part {
+    i64 group = 0, begin = 0, end = 0;
+  };
+  static std::vector<Part> parts_of(const Problem& p, const std::vector<int>& table) {
+    std::vector<Part> parts;
+    if (by_slots(p)) {
+      for_each_row(p, table.data(), [&](i64 group, i64 row) { parts.push_back({group, row, row + 1}); });
+      return parts;
+    }
+    for (const GroupRows& rows : rows_of_groups(p, table.data()))
+      parts.push_back({static_cast<i64>(parts.size()), rows.begin, rows.end});
+    return parts;
+  }
+
+  /// Compares the product of `table`'s groups with one product for each of them. `count`: groups; 0: one per
+  /// number.
   void check(const PackedProblem& each, const Groups& groups, const std::vector<int>& table, i64 rows,
-             const PackedOverrides& overrides) {
+             const PackedOverrides& overrides, i64 count = 0) {
     Problem p = each;
-    p.m = rows, p.batch = static_cast<i64>(table.size()), p.groups = groups;
+    p.m = rows, p.batch = count != 0 ? count : static_cast<i64>(table.size()), p.groups = groups;
     const auto plan = gemm::plan(p, device().info(), overrides);
     ASSERT_TRUE(ok(plan)) << to_string(p);
     SCOPED_TRACE(to_string(plan->config));
@@ -83,9 +99,7 @@ class packed_groups : public GpuTest {
     PlanOverrides same{.schedule = Schedule::narrow};
     same.tile_m = c.tile.m, same.tile_n = c.tile.n, same.cluster = c.cluster;
     same.stages = c.stages, same.warps = c.warps, same.ctas = c.ctas;
-    const std::vector<GroupRows> all = rows_of_groups(p, table.data());
-    for (i64 g = 0; g < p.batch; ++g) {
-      const auto [begin, end] = all[static_cast<size_t>(g)];
+    for (const auto& [g, begin, end] : parts_of(p, table)) {
       Problem one = each;
       one.m = end - begin;
       if (one.m == 0) continue;
@@ -93,12 +107,13 @@ class packed_groups : public GpuTest {
       ASSERT_TRUE(ok(single));
       const auto ready = gemm::prepare(device(), *single);
       ASSERT_TRUE(ok(ready));
-      ASSERT_TRUE(ok(gemm::launch(*ready,
-                                  {.a = static_cast<u8*>(x.data()) + begin * p.k * bytes_of(p.a.type),
-                                   .b = static_cast<u8*>(blobs->data()) + g * blob,
-                                   .d = static_cast<u8*>(alone.data()) + begin * row_bytes,
-                                   .bias = static_cast<u8*>(bias.data()) + g * p.n * 2},
-                                  nullptr)));
+      ASSERT_TRUE(
+          ok(gemm::launch(*ready,
+                          {.a = static_cast<u8*>(x.data()) + a_row(p, begin) * p.k * bytes_of(p.a.type),
+                           .b = static_cast<u8*>(blobs->data()) + g * blob,
+                           .d = static_cast<u8*>(alone.data()) + begin * row_bytes,
+                           .bias = static_cast<u8*>(bias.data()) + g * p.n * 2},
+                          nullptr)));
     }
     std::vector<u8> got = poison, wanted = poison;
     ASSERT_TRUE(ok(d.download(got.data(), rows * row_bytes)));
@@ -126,6 +141,8 @@ TEST_F(packed_groups, have_the_bits_of_products_alone) {
           check(each, {GroupKind::ends, 1}, {3, 3, 40, 41, 41, 90}, 100, overrides);
           check(each, {GroupKind::ends, 16}, {16, 30, 33, 70}, 80, overrides);
           check(each, {GroupKind::counts, 20}, {0, 20, 7, 33}, 70, overrides);
+          check(each, {GroupKind::slots, 1}, {3, -1, 0, 0, 7, 2}, 6, overrides, 5);
+          check(each, {GroupKind::slots, 4}, {3, 1, 0, 4, 1 << 30, 2, 2, 1}, 8, overrides, 5);
           if (HasFatalFailure()) return;
         }
 }

@@ -55,7 +55,7 @@ inline Operands make_operands(const Problem& given) {
   const auto elements = [](const Matrix& x, i64 rows, i64 matrices) {
     return x.batch_stride == 0 ? x.ld * rows : x.batch_stride * matrices;
   };
-  o.a = whole_numbers(p.a.type, elements(p.a, outer_extent(p.a, p.m, p.k), p.batch), 1);
+  o.a = whole_numbers(p.a.type, elements(p.a, outer_extent(p.a, a_rows(p), p.k), p.batch), 1);
   o.b = whole_numbers(p.b.type, elements(p.b, outer_extent(p.b, p.n, p.k), p.batch), 2);
   o.c = whole_numbers(p.epilogue.c_type, elements(p.c, p.m, p.batch), 3);
   o.bias = whole_numbers(p.epilogue.bias_type, column_vectors(p) * p.n, 4);
@@ -74,10 +74,14 @@ inline Operands make_operands(const Problem& given) {
 inline void poison_rows_of_no_group(Operands& o) {
   const Problem& p = o.problem;
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  std::vector<bool> used(static_cast<size_t>(group_total(p)));
-  for (const GroupRows& rows : rows_of_groups(p, o.groups.data()))
-    std::fill(used.begin() + rows.begin, used.begin() + rows.end, true);
-  for (i64 row = 0; row < group_total(p); ++row) {
+  const i64 all = by_slots(p) ? a_rows(p) : group_total(p);
+  std::vector<bool> used(static_cast<size_t>(all));
+  if (by_slots(p))
+    for_each_row(p, o.groups.data(), [&](i64, i64 row) { used[static_cast<size_t>(a_row(p, row))] = true; });
+  else
+    for (const GroupRows& rows : rows_of_groups(p, o.groups.data()))
+      std::fill(used.begin() + rows.begin, used.begin() + rows.end, true);
+  for (i64 row = 0; row < all; ++row) {
     if (used[static_cast<size_t>(row)]) continue;
     for (i64 i = 0; i < p.a.ld; ++i) store_element(p.a.type, o.a.data(), row * p.a.ld + i, nan);
     for (i64 i = 0; sums_groups(p) && i < p.b.ld; ++i)

@@ -177,8 +177,31 @@ def gather(x, token_of_row, granularity=None, *, scale=None, out=None, scales=No
     return rows if granularity is None else by_granularity(rows, granularity)
 
 
-def combine(y, row_of_slot, topk_weights=None, shared=None, *, out=None):
+def slots_mm(mat_a, mat_b, ids, *, scale_a=None, scale_b=None, bias=None, activation=None, gated=False, use_fast_accum=False, out=None,
+             out_dtype=None):
+    need(ids.dtype is torch.int32 and ids.is_contiguous() and ids.numel() % mat_a.shape[0] == 0, "int32 ids of whole rows")
+    chosen, rows = ids.numel() // mat_a.shape[0], mat_a.float() * (1 if scale_a is None else scale_a)
+    made = []
+    for slot, expert in enumerate(ids.flatten().tolist()):
+        if not 0 <= expert < (len(mat_b) if isinstance(mat_b, sluice.PackedExperts) else mat_b.shape[0]):
+            made.append(None)
+            continue
+        if isinstance(mat_b, sluice.PackedExperts):
+            matrix = torch.as_tensor(dequantize(mat_b.expert(expert).quantized())).float().t()
+        else:
+            need(mat_b.dtype is mat_a.dtype and mat_b.stride(-2) == 1, "one type, B k-major")
+            matrix = mat_b[expert].float() * (1 if scale_b is None else scale_b[expert])
+        made.append(finished(rows[slot // chosen, None] @ matrix, None if bias is None else bias[expert], activation, gated))
+    columns = (mat_b.n if isinstance(mat_b, sluice.PackedExperts) else mat_b.shape[-1]) // (1 + gated)
+    kept = torch.full((1, columns), float("nan"))  # rows of no expert stay
+    return torch.cat([kept if row is None else row for row in made]).to(out_dtype or mat_a.dtype)
+
+
+def combine(y, row_of_slot, topk_weights=None, shared=None, *, experts=None, out=None):
     need(topk_weights.dtype is torch.float32, "fp32 weights")
+    if experts is not None:
+        own = torch.arange(row_of_slot.numel(), dtype=torch.int32).view(row_of_slot.shape)
+        row_of_slot = torch.where((row_of_slot >= 0) & (row_of_slot < experts), own, -1)
     total = torch.zeros(row_of_slot.shape[0], y.shape[1])
     for slot in range(row_of_slot.shape[1]):
         has = row_of_slot[:, slot] >= 0
@@ -187,7 +210,7 @@ def combine(y, row_of_slot, topk_weights=None, shared=None, *, out=None):
 
 
 FUNCTIONS = types.SimpleNamespace(moe=types.SimpleNamespace(route=route, gather=gather, combine=combine), grouped_mm=grouped_mm,
-                                  packed_grouped_mm=packed_grouped_mm,
+                                  packed_grouped_mm=packed_grouped_mm, slots_mm=slots_mm,
                                   scaled_grouped_mm=scaled_grouped_mm, rms_norm=rms_norm, rms_norm_quantize=rms_norm_quantize, linear=linear, scaled_mm=scaled_mm,
                                   packed_mm=packed_mm, quantize=quantize, quantize_static=quantize_static,
                                   silu_mul_quantize=silu_mul_quantize)
@@ -243,6 +266,13 @@ class HostSteps:
                                                          activation=activation, gated=gated),
                          [mat_a, mat_b, scale_a, scale_b, offs, bias], [out], 3)
 
+    def slots_mm(self, mat_a, mat_b, ids, *, scale_a=None, scale_b=None, bias=None, activation=None, gated=False, use_fast_accum=False,
+                 out, out_dtype=None, name="product"):
+        weights = mat_b.blob if isinstance(mat_b, sluice.PackedExperts) else mat_b
+        return self._all(name, lambda: slots_mm(mat_a, mat_b, ids, scale_a=scale_a, scale_b=scale_b, bias=bias, activation=activation,
+                                                gated=gated, out_dtype=out_dtype or out.dtype),
+                         [mat_a, weights, ids, scale_a, scale_b, bias], [out], 3)
+
     def packed_grouped_mm(self, x, packed, offs, bias=None, *, activation=None, gated=False, out, name="product"):
         return self._all(name, lambda: packed_grouped_mm(x, packed, offs, bias, activation=activation, gated=gated),
                          [x, packed.blob, offs, bias], [out])
@@ -254,8 +284,8 @@ class HostSteps:
         return self._all(name, lambda: gather(x, token_of_row, granularity), [x, token_of_row],
                          [out] if granularity is None else [out, scales])
 
-    def combine(self, y, row_of_slot, topk_weights=None, *, out, name="combine"):
-        return self._all(name, lambda: combine(y, row_of_slot, topk_weights), [y, row_of_slot, topk_weights], [out])
+    def combine(self, y, row_of_slot, topk_weights=None, *, experts=None, out, name="combine"):
+        return self._all(name, lambda: combine(y, row_of_slot, topk_weights, experts=experts), [y, row_of_slot, topk_weights], [out])
 
     def rms_norm(self, input, gamma, *, residual=None, sum=None, out=None, epsilon=1e-5, name="norm"):
         out = torch.empty_like(input) if out is None else out

@@ -9,6 +9,7 @@ pytest.importorskip("transformers")
 import sluice  # noqa: E402
 from chain_on_host import HostMachine  # noqa: E402
 from decode_cases import engine_of, logits_of_transformers, model_of, relative, sequences  # noqa: E402
+from sluice.torch import _moe_ops  # noqa: E402
 from sluice.torch.decode import decode  # noqa: E402
 from sluice.torch.decode.architecture import architecture_of  # noqa: E402
 from test_decode import as_codes, rounded_twin  # noqa: E402
@@ -38,8 +39,16 @@ def round_inputs(twin):
             module.register_forward_pre_hook(as_codes("row", None))
 
 
+@pytest.fixture(params=["slots", "sorted"])
+def order(request, monkeypatch):
+    """Whether the rows of experts are slots, as those of so small weights are, or sorted."""
+    if request.param == "sorted":
+        monkeypatch.setattr(_moe_ops, "_REPEATED_BYTES", -1)
+    return request.param
+
+
 @pytest.mark.parametrize("rows", [1, 16])
-def test_logits_of_fp8_experts_are_those_of_their_codes(rows):
+def test_logits_of_fp8_experts_are_those_of_their_codes(rows, order):
     model = model_of("qwen3moe", hidden_size=128)
     prompts, tokens = sequences(min(rows, 3))
     engine = engine_of(model, "row")
@@ -53,7 +62,7 @@ def test_logits_of_fp8_experts_are_those_of_their_codes(rows):
 
 
 @pytest.mark.parametrize("rows,dtype,bound", [(1, "float32", 5e-6), (16, "float32", 5e-6), (1, "bfloat16", 0.04), (16, "bfloat16", 0.04)])
-def test_logits_of_int4_experts_are_those_of_their_codes(rows, dtype, bound):
+def test_logits_of_int4_experts_are_those_of_their_codes(rows, dtype, bound, order):
     model = model_of("qwen3moe", hidden_size=128).to(getattr(torch, dtype))
     prompts, tokens = sequences(min(rows, 3))
     engine = engine_of(model, "int4", getattr(torch, dtype))
@@ -65,12 +74,13 @@ def test_logits_of_int4_experts_are_those_of_their_codes(rows, dtype, bound):
 
 # ---- launches
 @pytest.mark.parametrize("recipe", ["row", None])
-def test_a_layer_of_experts_is_these_launches(recipe):
+def test_a_layer_of_experts_is_these_launches(recipe, order):
     engine = engine_of(model_of("qwen3moe"), recipe, torch.bfloat16)
     engine.generate([[5, 6]], max_new_tokens=2, bucket=4)
     before = ["norm1", "qkv"]
     to_choose = (["quantize"] if recipe == "row" else []) + ["o", "norm2", "router"]
-    behind = ["route", "gather", "gate_up"] + (["quantize"] if recipe == "row" else []) + ["down", "combine"]
+    front = ["route", "gather"] if order == "sorted" else ["quantize_x"] if recipe == "row" else []
+    behind = front + ["gate_up"] + (["quantize"] if recipe == "row" else []) + ["down", "combine"]
     chain = engine._machine.chains[0]
     assert chain.names() == [before, to_choose, behind + before, to_choose, behind + before, to_choose, behind + ["final_norm", "head"]]
     assert [gap.name for gap in chain.steps.gaps] == ["attention", "choose"] * 3
@@ -84,7 +94,8 @@ def test_bytes_of_experts_are_those_that_tokens_reach():
     assert model.weight_bytes(2) == pytest.approx(rest + of_experts * (1 - (5 / 8) ** 2), abs=2)
 
 
-def test_rows_that_rest_choose_no_expert():
+def test_rows_that_rest_choose_no_expert(monkeypatch):
+    monkeypatch.setattr(_moe_ops, "_REPEATED_BYTES", -1)  # sorted, so that a table says how many rows there are
     engine = engine_of(model_of("qwen3moe"))
     engine.generate([[5, 6]], max_new_tokens=3, bucket=4)
     ids, ends = (getattr(engine._buckets[4].buffers, name) for name in ("ids", "tables"))

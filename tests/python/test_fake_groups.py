@@ -73,6 +73,38 @@ def test_both_products_of_an_expert():
         assert words in str(raised.value), raised.value
 
 
+def slots(dtype="bf16", *, table=(16,), pitch=8, out=(16, 256), **more):
+    """Runs the product of two rows of 512 with the matrices of 16 slots, of four groups."""
+    a, b = on_gpu(dtype, (2, 512)), on_gpu(dtype, (4, 512, 256), (512 * 256, 1, 512))
+    pairs = {f.A: a, f.B: b, f.OUT: on_gpu("bf16", out), f.OFFS: on_gpu("int32", table), f.GROUPS: 4, f.GROUP_PITCH: pitch}
+    f.product(*(x for pair in {**pairs, **more.pop("pairs", {})}.items() for x in pair))
+
+
+def test_slots_have_a_row_each():
+    before = sluice.holdings().kernels
+    assert launches_of(slots) == 1
+    sluice.prepare(sluice.Problem(16, 256, 512, batch=4, groups="slots", group_pitch=8))
+    assert sluice.holdings().kernels == before + 1, "the same problem, however it is spelled"
+    blocks = {f.SCALE_A: on_gpu("fp32", (2, 4)), f.SCALE_B: on_gpu("fp32", (4, 2, 4))}
+    assert launches_of(lambda: slots("e4m3", pairs=blocks)) == 1
+    assert launches_of(lambda: slots("e4m3", out=(16, 128), pairs={**blocks, f.GATED: True, f.ACTIVATION: 3})) == 1
+    assert launches_of(lambda: slots("e4m3", pairs={f.SCALE_A: on_gpu("fp32", (2, 1)), f.SCALE_B: on_gpu("fp32", (4, 256)),
+                                                    f.BIAS: on_gpu("bf16", (4, 256))})) == 1
+    by_columns = {**blocks, f.SCALE_A: on_gpu("fp32", (2, 4), (1, 4))}
+    assert launches_of(lambda: slots("e4m3", pairs=by_columns)) == 1
+    assert launches_of(lambda: slots(table=(0,), out=(0, 256), pairs={f.A: on_gpu("bf16", (0, 512))})) == 0, "nothing to do"
+    for words, more in [("scale_a has shape (16, 4)", dict(dtype="e4m3", pairs={**blocks, f.SCALE_A: on_gpu("fp32", (16, 4), (1, 16))})),
+                        ("row_factors", dict(dtype="e4m3", pairs={**blocks, f.ROW_FACTORS: on_gpu("fp32", (16,))})),
+                        ("offs has shape (4,)", dict(table=(4,))), ("a number for each row", dict(table=(15,))),
+                        ("must have (16, 256)", dict(out=(2, 256))), ("group_pitch = -1", dict(pitch=-1)),
+                        ("scale_a has shape (16, 4)", dict(dtype="e4m3", pairs={**blocks, f.SCALE_A: on_gpu("fp32", (16, 4))})),
+                        ("quantise D in a kernel of its own", dict(dtype="e4m3", out=(16, 256), pairs={
+                            **blocks, f.OUT: on_gpu("e4m3", (16, 256)), f.SCALE_OUT: on_gpu("fp32", (16, 2))}))]:
+        with pytest.raises((sluice.InvalidArgument, sluice.InvalidSize, sluice.InvalidType)) as raised:
+            slots(**more)
+        assert words in str(raised.value), raised.value
+
+
 def test_prepared_problems_serve_calls():
     sluice.prepare(sluice.Problem(64, 256, 512, batch=4, groups="ends", group_pitch=32))
     before = sluice.holdings().kernels
@@ -82,7 +114,7 @@ def test_prepared_problems_serve_calls():
 
 def test_what_is_no_table_is_refused():
     for words, more in [("offs is uint8 and must be int32", dict(table="uint8")), ("offs has shape (3,)", dict(count=3)),
-                        ("groups = 7 must be in 0..3", dict(groups=7)), ("groups = 0: say how", dict(groups=0)),
+                        ("groups = 7 must be in 0..4", dict(groups=7)), ("groups = 0: say how", dict(groups=0)),
                         ("groups.pitch = -4", dict(pitch=-4)), ("offs is missing", dict(pairs={f.OFFS: None}))]:
         with pytest.raises((sluice.InvalidArgument, sluice.InvalidSize, sluice.InvalidType)) as raised:
             rows(**more)
@@ -105,11 +137,13 @@ def test_packed_weights_of_groups():
     assert sluice.holdings().kernels == before + 3
     sluice.prepare(sluice.Problem(40, 192, 256, batch=4, packed=FORMAT, groups="ends"))
     assert sluice.holdings().kernels == before + 3, "the same problem, however it is spelled"
+    pairs = {f.GROUP_PITCH: 2, f.OUT: on_gpu("bf16", (80, 192)), f.OFFS: on_gpu("int32", (80,))}
+    assert launches_of(lambda: run(groups=4, pairs=pairs)) == 1, "slots"
     for error, words, more in [(sluice.InvalidSize, "groups x", dict(blob=on_gpu("uint8", (4 * size,)))),
                                (sluice.InvalidSize, "a number for each matrix", dict(offs=on_gpu("int32", (5,)))),
                                (sluice.InvalidType, "int32", dict(offs=on_gpu("uint8", (4,)))),
                                (sluice.InvalidArgument, "say how it is read", dict(groups=0)),
-                               (sluice.InvalidType, "ends or counts", dict(groups=3)),
+                               (sluice.InvalidType, "ends, counts or slots", dict(groups=3)),
                                (sluice.InvalidSize, "bias has shape", dict(pairs={f.BIAS: on_gpu("bf16", (192,))})),
                                (sluice.InvalidType, "a norm or residual", dict(pairs={f.C: out})),
                                (sluice.InvalidArgument, "offs is missing", dict(offs=None))]:

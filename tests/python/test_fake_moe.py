@@ -74,6 +74,26 @@ def test_combine_with_and_without_its_options():
         f.combine(f.Y, y, f.ROW_OF_SLOT, on_gpu("int32", (512, 2)), f.OUT, y)
 
 
+def test_a_layer_of_slots_is_a_chain():
+    chain = Chain()
+    x, ids, out = (on_gpu("e4m3", (2, 512)), on_gpu("fp32", (2, 4))), on_gpu("int32", (2, 8)), on_gpu("bf16", (2, 512))
+    flat, hidden, y = on_gpu("int32", (16,)), on_gpu("bf16", (16, 256)), on_gpu("bf16", (16, 512))
+    codes = on_gpu("e4m3", (16, 256)), on_gpu("fp32", (16, 2))
+    slots = (f.STEPS, chain.steps.value, f.OFFS, flat, f.GROUPS, 4)
+    f.add_product(*slots, f.GROUP_PITCH, 8, f.A, x[0], f.SCALE_A, x[1], f.B, on_gpu("e4m3", (32, 512, 512), (512 * 512, 1, 512)), f.SCALE_B,
+                  on_gpu("fp32", (32, 4, 4)), f.GATED, True, f.ACTIVATION, 3, f.OUT, hidden)
+    f.add_quantizer(f.STEPS, chain.steps.value, f.INPUT, hidden, f.OUTPUT, codes[0], f.SCALES, codes[1], f.GRANULARITY, 2)
+    f.add_product(*slots, f.A, codes[0], f.SCALE_A, codes[1], f.B, on_gpu("e4m3", (32, 256, 512), (256 * 512, 1, 256)), f.SCALE_B,
+                  on_gpu("fp32", (32, 4, 2)), f.OUT, y)
+    f.add_combine(f.STEPS, chain.steps.value, f.Y, y, f.ROW_OF_SLOT, ids, f.OUT, out, f.EXPERTS, 32)
+    chain.make()
+    assert chain.run(0) == 4
+    for words in ("16x512x512 in 32 groups", "16x512x256 in 32 groups", "combine 2x512 of 8 experts"):
+        assert words in chain.text, chain.text
+    with pytest.raises(errors.InvalidSize, match="experts = -1"):
+        f.combine(f.Y, y, f.ROW_OF_SLOT, ids, f.OUT, out, f.EXPERTS, -1)
+
+
 def test_experts_are_prepared_ahead():
     sluice.prepare_experts("bf16")
     with pytest.raises(errors.InvalidType, match="bf16 or fp16"):

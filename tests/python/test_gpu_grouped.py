@@ -143,13 +143,46 @@ def test_deep_gemms_layouts(counts):
             assert torch.equal(out[128 * g:128 * g + n].view(torch.int16), d[g, :n].view(torch.int16))
 
 
+@pytest.mark.parametrize("kind", ["bf16", "row", "block", "packed"])
+@pytest.mark.parametrize("tokens", [1, 3, 20])
+def test_slots_are_products_of_their_own(kind, tokens):
+    experts, chosen, n, k = 24, 6, 384, 512
+    x, w = whole(tokens, k), whole(experts, n, k, seed=1)
+    ids = torch.randint(-1, experts + 1, (tokens, chosen), device="cuda", dtype=torch.int32, generator=torch.Generator("cuda").manual_seed(tokens))
+    out = torch.full((tokens * chosen, n), float("nan"), device="cuda", dtype=BF16)
+    wide, of_rows = w.double(), torch.ones(tokens, 1, device="cuda", dtype=torch.float64)
+    if kind == "packed":
+        each = [st.pack_int4(expert, 128) for expert in w]
+        wide = torch.stack([st.packed_mm(torch.eye(k, device="cuda", dtype=BF16), one).t() for one in each]).double()
+        st.slots_mm(x, st.stack_packed(each), ids, out=out)
+    elif kind == "bf16":
+        st.slots_mm(x, w.transpose(1, 2), ids, out=out)
+    else:
+        scale_x, scale_w = (powers(tokens, 1), powers(experts, n)) if kind == "row" else (powers(tokens, 4), powers(experts, 3, 4))
+        st.slots_mm(x.to(E4M3), w.to(E4M3).transpose(1, 2), ids, scale_a=scale_x, scale_b=scale_w, out=out)
+        wide = wide * (scale_w.double()[..., None] if kind == "row" else scale_w.double().repeat_interleave(128, 1).repeat_interleave(128, 2))
+        of_rows = scale_x.double() if kind == "row" else scale_x.double().repeat_interleave(128, 1)
+    rows = x.double() * of_rows
+    for slot, e in enumerate(ids.flatten().tolist()):
+        if 0 <= e < experts:
+            wanted = rows[slot // chosen] @ wide[e].t()
+            if kind == "packed":
+                assert (out[slot].double() - wanted).norm() <= 0.01 * wanted.norm()
+            else:
+                exactly(out[slot], wanted)
+        else:
+            assert out[slot].isnan().all(), "a slot of no expert"
+
+
 @pytest.mark.parametrize("tokens", [1, 7, 64, 500])
 @pytest.mark.parametrize("recipe", [None, "row", "1x128"])
-def test_a_layer_of_experts(tokens, recipe):
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64], ids=["int32", "int64"])  # few tokens of int32 are not sorted
+def test_a_layer_of_experts(tokens, recipe, kind):
     experts, chosen, width, inner = 16, 4, 512, 256
     x, w13, w2 = real(tokens, width), real(experts, 2 * inner, width, seed=1) / 16, real(experts, width, inner, seed=2) / 16
     weights, ids = real(tokens, experts, dtype=FP32, seed=3).softmax(-1).topk(chosen)
     ids[0, 0] = -1
+    ids = ids.to(kind)
     more = {}
     if recipe is not None:
         parts = [[st.quantize(each.contiguous(), "row" if recipe == "row" else "128x128") for each in w] for w in (w13, w2)]
@@ -167,8 +200,8 @@ def test_a_layer_of_experts(tokens, recipe):
     for j in range(chosen):
         has = ids[:, j] >= 0
         e = ids[:, j].clamp(min=0)
-        gate, up = torch.einsum("eoi,ti->teo", wide13, x.double())[torch.arange(tokens), e].chunk(2, -1)
-        y = torch.einsum("toi,ti->to", wide2[e], torch.nn.functional.silu(gate) * up)
+        gate, up = torch.einsum("eoi,ti->teo", wide13, x.double())[torch.arange(tokens), e.long()].chunk(2, -1)
+        y = torch.einsum("toi,ti->to", wide2[e.long()], torch.nn.functional.silu(gate) * up)
         total += weights[:, j, None].double() * y * has[:, None]
     error = (made.double() - total).norm() / total.norm()
     assert error < (0.01 if recipe is None else 0.05), error

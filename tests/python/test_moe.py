@@ -51,8 +51,11 @@ class OnHost:
         v = self.values(pairs)
         rows, y = v["row_of_slot"].reshape(-1, v["row_of_slot"].shape[-1]), v["y"].float()
         out = torch.zeros(rows.shape[0], y.shape[1]) if v["shared"] is None else v["shared"].float().reshape(rows.shape[0], -1)
+        slots = torch.arange(rows.numel()).view(rows.shape)
         for j in range(rows.shape[1]):
             index = rows[:, j].long()
+            if v["experts"] != 0:
+                index = torch.where((index >= 0) & (index < v["experts"]), slots[:, j], -1)
             has = (index >= 0) & (index < y.shape[0])
             weights = 1.0 if v["topk_weights"] is None else v["topk_weights"].reshape(rows.shape)[:, j, None]
             out = torch.where(has[:, None], out + weights * y[index.clamp(0, y.shape[0] - 1)], out)
@@ -207,10 +210,12 @@ def gated_by(activation, gate_up):
 
 
 def grouped_on_host(mat_a, mat_b, table, *, scale_a=None, scale_b=None, bias=None, activation=None, gated=False, out=None,
-                    out_dtype=None, groups=1, **_):
+                    out_dtype=None, groups=1, pitch=1, **_):
     """``product_of_groups`` by its definition."""
     if groups == 3:
         made = torch.zeros(table.numel(), mat_a.shape[0], mat_b.shape[1])
+    elif groups == 4:
+        made = torch.full((table.numel(), mat_b.shape[2]), float("nan"))
     else:
         made = torch.full((mat_a.shape[0], mat_b.shape[2]), float("nan")) if out is None else out.float()
     wide_a, wide_b, begin = mat_a.float(), mat_b.float(), 0
@@ -220,6 +225,10 @@ def grouped_on_host(mat_a, mat_b, table, *, scale_a=None, scale_b=None, bias=Non
     elif scale_a is not None:
         wide_a, wide_b = wide_a * scale_a.view(-1, 1), wide_b * scale_b[:, None]
     for g, end in enumerate(table.tolist()):
+        if groups == 4 and 0 <= end < mat_b.shape[0]:
+            made[g] = wide_a[g // pitch] @ wide_b[end] + (0 if bias is None else bias[end].float())
+        if groups == 4:
+            continue
         if groups == 3:
             made[g] = wide_a[:, begin:end] @ wide_b[begin:end]
         else:
@@ -329,6 +338,44 @@ def test_a_layer_of_fp8_experts(layer_on_host, granularity, inner, activation):
         st.moe.experts(x, ids, weights, w13, w2, scale_w2=s2)
 
 
+@pytest.mark.parametrize("recipe", [None, "row", "1x128"])
+def test_few_tokens_are_not_sorted(layer_on_host, monkeypatch, recipe):
+    from sluice.torch import moe
+
+    monkeypatch.setattr(moe, "route", lambda *_: pytest.fail("sorted"))
+    torch.manual_seed(9)
+    width, inner, biased = 256, 128, recipe == "row"
+    x, (w13, w2) = torch.randn(2, width).bfloat16(), weights_of(inner, width)
+    ids = torch.tensor([[3, 0, 8, -1], [1, 3, EXPERTS, 2]], dtype=torch.int32)
+    weights, shared, biases = torch.rand(2, 4), torch.randn(2, width).bfloat16(), biases_of(inner, width) if biased else (None, None)
+    more = {}
+    given13, given2 = w13, w2
+    if recipe is not None:
+        parts = [[st.quantize_reference(each, "row" if recipe == "row" else "128x128") for each in w] for w in (w13, w2)]
+        given13, given2 = (torch.stack([codes for codes, _ in part]) for part in parts)
+        scales = [torch.stack([scale for _, scale in part]) for part in parts]
+        more = dict(zip(("scale_w13", "scale_w2"), (s.squeeze(-1) if recipe == "row" else s for s in scales)))
+    made = st.moe.experts(x, ids, weights, given13, given2, shared=shared, bias_13=biases[0], bias_2=biases[1], **more)
+    wanted = dense_layer(x, ids, weights, w13, w2, shared, biases if biased else None)
+    assert (made.float() - wanted).norm() < (0.01 if recipe is None else 0.08) * wanted.norm()
+
+
+def test_when_tokens_are_sorted_though_they_are_few():
+    from sluice.torch._moe_ops import layer_takes_slots
+
+    def takes(tokens, chosen, experts, inner, width, dtype=torch.int32, batch_invariant=False, granularity="1x128"):
+        w13, w2 = (torch.empty(experts, *shape, dtype=torch.float8_e4m3fn, device="meta") for shape in ((2 * inner, width), (width, inner)))
+        x = torch.empty(tokens, width, dtype=torch.bfloat16, device="meta")
+        return layer_takes_slots(x, torch.zeros(tokens, chosen, dtype=dtype, device="meta"), w13, w2, granularity, batch_invariant)
+
+    qwen, deepseek = (128, 768, 2048), (256, 256, 7168)  # experts, inner, width; the latter in eight parts
+    assert [takes(t, 8, *qwen) for t in (1, 2, 4, 8, 16)] == [True, True, True, False, False]
+    assert [takes(t, 8, *deepseek) for t in (1, 4, 8)] == [True, True, False]
+    assert takes(1, 8, 32, 2048, 7168), "experts of a token differ"
+    assert not takes(1, 8, *qwen, dtype=torch.int64) and not takes(1, 8, *qwen, batch_invariant=True)
+    assert not takes(1, 8, 128, 96, 2048) and takes(1, 8, 128, 96, 2048, granularity="row") and not takes(1, 40, 32, 256, 512)
+
+
 @pytest.mark.parametrize("tokens,batch_invariant,activation,in_two", [
     (1, False, "silu", True), (31, False, "silu", True), (32, False, "silu", False), (1, True, "silu", False), (1, False, "relu", False)])
 def test_few_tokens_take_two_kernels_for_gates_unless_bits_must_not_change(layer_on_host, monkeypatch, tokens, batch_invariant, activation,
@@ -347,10 +394,12 @@ def test_few_tokens_take_two_kernels_for_gates_unless_bits_must_not_change(layer
     assert called == ["silu_mul_quantize" if in_two else "scaled_grouped_mm_quantize"]
 
 
-@pytest.mark.parametrize("recipe,batch_invariant,names", [
-    (None, False, "route gather gate_up down combine"), ("row", False, "route gather gate_up quantize down combine"),
-    ("1x128", False, "route gather gate_up quantize down combine"), ("1x128", True, "route gather gate_up down combine")])
-def test_the_steps_of_a_layer(recipe, batch_invariant, names):
+@pytest.mark.parametrize("recipe,batch_invariant,kind_of_ids,names", [
+    (None, False, torch.int64, "route gather gate_up down combine"), ("row", False, torch.int64, "route gather gate_up quantize down combine"),
+    ("1x128", False, torch.int64, "route gather gate_up quantize down combine"), ("1x128", True, torch.int32, "route gather gate_up down combine"),
+    (None, False, torch.int32, "gate_up down combine"), ("row", False, torch.int32, "quantize_x gate_up quantize down combine"),
+    ("1x128", False, torch.int32, "quantize_x gate_up quantize down combine")])
+def test_the_steps_of_a_layer(recipe, batch_invariant, kind_of_ids, names):
     class Noted(st.Steps):
         def __init__(self):
             self.noted = []
@@ -363,7 +412,7 @@ def test_the_steps_of_a_layer(recipe, batch_invariant, names):
     w13, w2 = torch.empty(experts, 2 * inner, width, dtype=kind), torch.empty(experts, width, inner, dtype=kind)
     shapes = {None: (), "row": ((2 * inner,), (width,)), "1x128": ((2, 2), (2, 1))}[recipe]
     more = {name: torch.empty(experts, *shape) for name, shape in zip(("scale_w13", "scale_w2"), shapes)}
-    x, ids = torch.empty(3, width, dtype=torch.bfloat16), torch.zeros(3, 2, dtype=torch.int64)
+    x, ids = torch.empty(3, width, dtype=torch.bfloat16), torch.zeros(3, 2, dtype=kind_of_ids)
     for error, words, wrong in ((errors.InvalidType, "topk_weights is torch.bfloat16", (x, ids, torch.ones(3, 2).bfloat16(), w13, w2, more)),
                                 (errors.InvalidArgument, "given together", (x, ids, None, w13, w2, {"scale_w2": torch.ones(4, 2, 1)})),
                                 (errors.InvalidArgument, "given together", (x, ids, None, w13, w2, {"scale_w13": torch.ones(4, 2, 2)}))):

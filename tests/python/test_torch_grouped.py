@@ -274,7 +274,7 @@ def test_a_problem_of_groups_is_described_and_flagged():
     assert (again.groups, again.group_pitch, again.batch) == ("ends", 128, 4)
     assert "in 4 groups by ends pitch 128" in sluice.plan(made, gpu="h200").text
     with pytest.raises(sluice.InvalidArgument, match="group"):
-        sluice.Problem(64, 256, 128, groups="slots").check()
+        sluice.Problem(64, 256, 128, groups="rows").check()
     with pytest.raises(sluice.InvalidArgument, match="groups.pitch = 7"):
         sluice.Problem(64, 256, 128, group_pitch=7, packed=sluice.WeightFormat()).check()
 

@@ -55,6 +55,7 @@ struct HostArith {
 struct Case {
   i64 tokens = 1, columns = 8, chosen = 1, rows = 1, y_pad = 0, shared_pad = 0, out_pad = 0;
   bool weights = true, shared = true, in_place = false;
+  i64 experts = 0;  // as in CombineShape; y then has a row per slot
 };
 
 /// A matrix of 16-bit elements at an address of 16 bytes; what lies behind a row's columns is NaN.
@@ -89,17 +90,18 @@ void expect_like_reference(const Case& c, unsigned blocks) {
   std::vector<int> row_of_slot;
   std::vector<float> weights;
   for (i64 slot = 0; slot < c.tokens * c.chosen; ++slot) {
-    const int none[] = {-1, static_cast<int>(c.rows), std::numeric_limits<int>::min(),
+    const i64 numbers = c.experts != 0 ? c.experts : c.rows;
+    const int none[] = {-1, static_cast<int>(numbers), std::numeric_limits<int>::min(),
                         std::numeric_limits<int>::max()};
     const bool missing = c.rows == 0 || random() % 4 == 0;
     row_of_slot.push_back(missing ? none[random() % 4]
-                                  : static_cast<int>(random() % static_cast<u64>(c.rows)));
+                                  : static_cast<int>(random() % static_cast<u64>(numbers)));
     weights.push_back(missing ? std::numeric_limits<float>::quiet_NaN()
                               : static_cast<float>(random()) / 4294967296.0f);
   }
   const float* const factors = c.weights ? weights.data() : nullptr;
   reference_combine({kType, y.data(), row_of_slot.data(), factors, c.shared ? shared.data() : nullptr,
-                     c.tokens, c.columns, c.chosen, c.rows, y_ld, shared_ld},
+                     c.tokens, c.columns, c.chosen, c.rows, y_ld, shared_ld, c.experts},
                     wanted.data(), out_ld);
   const CombineParams params{.y = y.data(),
                              .row_of_slot = row_of_slot.data(),
@@ -115,6 +117,7 @@ void expect_like_reference(const Case& c, unsigned blocks) {
                              .shared_ld = shared_ld,
                              .out_ld = out_ld,
                              .chosen = static_cast<i32>(c.chosen),
+                             .experts = static_cast<i32>(c.experts),
                              .hand_off = {}};
   simulated_grid::launch(
       blocks,
@@ -159,6 +162,14 @@ TEST(combine_kernel, of_odd_columns_and_no_rows) {
   expect_like_reference<DType::fp16, false>({.tokens = 2, .columns = 1, .chosen = 3, .rows = 4}, 1);
   expect_both_ways<DType::bf16>({.tokens = 3, .columns = 16, .chosen = 4, .rows = 0});
   expect_both_ways<DType::bf16>({.tokens = 40, .columns = 16, .chosen = 8, .rows = 300, .shared = false});
+}
+
+/// To see it fail, take the expert for the row.
+TEST(combine_kernel, finds_the_rows_of_slots) {
+  for (const i64 experts : {1, 3, 200})
+    expect_both_ways<DType::bf16>(
+        {.tokens = 6, .columns = 72, .chosen = 9, .rows = 54, .y_pad = 8, .experts = experts});
+  expect_both_ways<DType::fp16>({.tokens = 2, .columns = 16, .chosen = 4, .rows = 5, .experts = 7});
 }
 
 TEST(combine_kernel, adds_to_shared_in_its_place) {

@@ -126,6 +126,86 @@ TEST_F(GroupLaunch, along_k_reads_one_matrix_each_and_writes_one_per_group) {
   EXPECT_EQ(expected(p).batch, 8);
 }
 
+Problem slots_problem() {
+  Problem p{
+      .m = 16, .n = 512, .k = 1024, .batch = 128, .a = {.type = DType::e4m3}, .b = {.type = DType::e4m3}};
+  p.groups = {GroupKind::slots, 8};
+  p.epilogue = {.scale_a = ScaleMode::block,
+                .scale_b = ScaleMode::block,
+                .activation = Activation::silu,
+                .gated = true};
+  return p;
+}
+
+/// To see it fail, take the table's size from the groups, or launch a row of CTAs for each group.
+TEST_F(GroupLaunch, by_slots_has_a_row_of_ctas_for_each) {
+  const Problem p = slots_problem();
+  EXPECT_EQ(table_size(p), 16);
+  EXPECT_EQ(a_rows(p), 2);
+  EXPECT_EQ(scale_a_count(*check_problem(p)), 2 * 8);
+  const gemm::Kernel kernel = prepared(p, {});
+  const KernelConfig& config = kernel.plan().config;
+  EXPECT_EQ(config.schedule, Schedule::plain);
+  EXPECT_EQ(config.tile.m, 8);
+  refused(gemm::launch(kernel, args_for(p), nullptr), ErrorCode::invalid_pointer, "groups");
+  gemm::Args given = args_for(p);
+  given.groups = static_cast<const int*>(driver.memory(4 * p.m));
+  launched(gemm::launch(kernel, given, nullptr), 1);
+  EXPECT_EQ(driver.launch(0).grid_y, 16u);
+  const GroupedParams& params = driver.launch(0).grouped;
+  EXPECT_EQ(params.group_numbers, given.groups);
+  EXPECT_EQ(params.group_pitch, 8);
+  EXPECT_EQ(params.grid.batch, 128);
+  const auto all = gemm::candidates(p, device().info());
+  ASSERT_TRUE(all.ok());
+  for (const Plan& plan : *all) {
+    EXPECT_EQ(plan.config.schedule, Schedule::plain) << short_name(plan.config);
+    const auto again = dense_plan_of(choice_of(plan), *check_problem(p), device().info());
+    EXPECT_TRUE(again && again->config == plan.config) << "a record gives the plan back";
+  }
+  EXPECT_TRUE(gemm::race(device(), p, 3).ok());
+}
+
+TEST_F(GroupLaunch, by_slots_may_be_empty) {
+  for (i64 Problem::*size : {&Problem::m, &Problem::n, &Problem::batch, &Problem::k}) {
+    Problem p = slots_problem();
+    p.*size = 0;
+    const Result<Plan> plan = gemm::plan(p, device().info());
+    EXPECT_TRUE(plan.ok()) << plan.error().message;
+  }
+  Problem p = slots_problem();
+  p.groups.pitch = 0;
+  refused(gemm::run(device(), p, args_for(slots_problem()), nullptr), ErrorCode::invalid_argument,
+          "groups.pitch = 0");
+}
+
+TEST_F(GroupLaunch, by_slots_that_cannot_be_is_refused) {
+  const auto refuses = [](const Problem& p, ErrorCode code, const std::string& words) {
+    const Result<Plan> plan = gemm::plan(p, DeviceInfo{});
+    ASSERT_FALSE(plan.ok()) << words;
+    EXPECT_EQ(plan.error().code, code) << plan.error().message;
+    EXPECT_NE(plan.error().message.find(words), std::string::npos) << plan.error().message;
+  };
+  Problem p = slots_problem();
+  p.m = 17;
+  refuses(p, ErrorCode::invalid_size, "m = 17 slots must be a multiple of groups.pitch = 8");
+  p = slots_problem(), p.m = 8 * 8192;
+  refuses(p, ErrorCode::invalid_size, "65536 slots must be at most 65535");
+  p = slots_problem(), p.d.type = DType::e4m3, p.epilogue.scale_d = ScaleMode::block;
+  refuses(p, ErrorCode::invalid_type, "quantise D in a kernel of its own");
+  p = slots_problem(), p.epilogue.gated = false, p.epilogue.row_factors = true;
+  refuses(p, ErrorCode::invalid_type, "row_factors");
+  p = {.m = 8, .n = 64, .k = 64, .batch = 4, .b = {.major = Major::mn}};
+  p.groups.kind = GroupKind::slots;
+  refuses(p, ErrorCode::invalid_type, "B is mn-major");
+  for (const PlanOverrides& asked : {PlanOverrides{.schedule = Schedule::cooperative},
+                                     {.schedule = Schedule::plain_wgmma},
+                                     {.splits = 2},
+                                     {.swapped = true},
+                                     {.tile_m = 16}})
+    EXPECT_FALSE(gemm::plan(slots_problem(), DeviceInfo{}, asked).ok());
+}
+
 TEST_F(GroupLaunch, needs_a_table) {
   const gemm::Kernel kernel = prepared(problem(), {});
   refused(gemm::launch(kernel, args_for(problem()), nullptr), ErrorCode::invalid_pointer, "groups");

@@ -101,15 +101,24 @@ TEST_P(planner_plain, sums_of_fp8_are_promoted_ones_already_or_there_are_none) {
 }
 
 TEST_P(planner_plain, is_not_for_what_it_cannot_do) {
-  Problem blocks = tokens(4);
+  Problem blocks = tokens(9);
   blocks.epilogue.scale_a = blocks.epilogue.scale_b = ScaleMode::block;
-  EXPECT_TRUE(plain_ones(blocks).empty());
+  EXPECT_TRUE(plain_ones(blocks).empty()) << "schedules with roles are as fast from here on";
   Problem columns = tokens(8, DType::bf16);
   columns.b.major = Major::mn;
   EXPECT_TRUE(plain_ones(columns).empty());
   EXPECT_TRUE(plain_ones(tokens(4), {.splits = 4}).empty());
   EXPECT_TRUE(plain_ones(tokens(4), {.store = StorePath::tma}).empty());
   EXPECT_TRUE(plain_ones(tokens(4), {.raster = Raster::along_n}).empty());
+}
+
+TEST_P(planner_plain, is_tried_with_block_scales_of_few_rows) {
+  Problem blocks = tokens(8);
+  blocks.epilogue.scale_a = blocks.epilogue.scale_b = ScaleMode::block;
+  for (const bool gated : {false, true}) {
+    blocks.epilogue.gated = gated;
+    EXPECT_EQ(plain_ones(blocks).empty(), GetParam() == Schedule::plain_wgmma);
+  }
 }
 
 TEST_P(planner_plain, says_why_an_override_leaves_none) {

@@ -173,7 +173,7 @@ def dispatch(op: Op, out: Optional[Tensor], dtype: torch.dtype, *arguments: Any)
 
 
 # ---- products
-ALONG_K = GROUPS.index("along_k")
+ALONG_K, SLOTS = GROUPS.index("along_k"), GROUPS.index("slots")
 _EXTRAS = "Tensor? bias, Tensor? c, str? activation, bool gated, Tensor? scale_d, int workspace"
 
 
@@ -245,7 +245,8 @@ def _grouped_mm_check(out, mat_a, mat_b, offs, groups, pitch, scale_a, scale_b, 
 GROUPED_MM = Op("grouped_mm", "Tensor mat_a, Tensor mat_b, Tensor offs, int groups, int pitch, Tensor? scale_a, Tensor? scale_b, "
                 f"Tensor? row_factors, bool use_fast_accum, {_EXTRAS}", _grouped_mm_into,
                 lambda a, b, offs, groups, pitch, scale_a, scale_b, factors, fast, bias, c, activation, gated, *_:
-                (*offs.shape[:groups == ALONG_K], a.shape[0], _columns(b.shape[-1], gated)), _grouped_mm_check)
+                (*offs.shape[:groups == ALONG_K], (offs if groups == SLOTS else a).shape[0], _columns(b.shape[-1], gated)),
+                _grouped_mm_check)
 
 
 def _new_with_scales(a, b, gated) -> Tuple[Tensor, Tensor]:
@@ -312,7 +313,8 @@ def _packed_groups_check(out, x, blob, weights, offs, groups, pitch, bias, activ
 
 PACKED_GROUPED_MM = Op("packed_grouped_mm", "Tensor x, Tensor blob, int[] weights, Tensor offs, int groups, int pitch, Tensor? bias, "
                        "str? activation, bool gated", _packed_groups_into,
-                       lambda x, blob, weights, offs, groups, pitch, bias, activation, gated: (x.shape[0], _columns(weights[5], gated)),
+                       lambda x, blob, weights, offs, groups, pitch, bias, activation, gated:
+                       ((offs if groups == SLOTS else x).shape[0], _columns(weights[5], gated)),
                        _packed_groups_check)
 
 

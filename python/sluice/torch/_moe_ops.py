@@ -54,6 +54,35 @@ def gates_in_one_kernel(ids: Tensor, up: Tensor, granularity: str, activation: s
     return batch_invariant or activation != "silu" or tiles >= _FEW_TILES
 
 
+_REPEATED_BYTES = 24 << 20  # slots may read so many again, which takes about as long as route and gather
+
+
+def takes_slots(ids: Tensor, experts: int, weight_bytes: int) -> bool:
+    """Returns whether a layer multiplies slots as they stand (``slots_mm``) and sorts nothing: whether experts are likely to repeat so
+    seldom that reading weights again costs less than the sort. Tokens choose other experts at random, each as many as ``ids`` has
+    columns. Ids are read as they are, so they are contiguous and int32. ``weight_bytes``: all experts, both products."""
+    if ids.dtype is not torch.int32 or ids.dim() != 2 or not ids.is_contiguous():
+        return False
+    tokens, chosen = ids.shape
+    if chosen > experts or tokens > 16:  # experts repeat
+        return False
+    read = experts * (1 - (1 - chosen / experts) ** tokens)
+    return bool((tokens * chosen - read) * (weight_bytes / experts) <= _REPEATED_BYTES)
+
+
+def rows_are_aligned(x: Tensor) -> bool:
+    """Returns whether a product can read the rows of ``x``, which begin at multiples of 16 bytes. ``gather`` reads any."""
+    size = x.element_size()
+    return bool(x.stride(-1) == 1 and x.storage_offset() * size % 16 == 0 and (x.shape[0] == 1 or x.stride(0) * size % 16 == 0))
+
+
+def layer_takes_slots(x: Tensor, ids: Tensor, w13: Tensor, w2: Tensor, granularity: Optional[str], batch_invariant: bool) -> bool:
+    """``takes_slots`` of a layer whose weights are not packed. A gate with block scales needs whole blocks."""
+    if batch_invariant or (granularity == "1x128" and w13.shape[1] % 256 != 0) or (granularity is None and not rows_are_aligned(x)):
+        return False
+    return takes_slots(ids, w13.shape[0], w13.numel() * w13.element_size() + w2.numel() * w2.element_size())
+
+
 def new_routed(topk_ids: Tensor, experts: int, pitch: int, rows: int) -> Tuple[Tensor, Tensor, Tensor]:
     check_ids(topk_ids)
     return (topk_ids.new_empty((experts,), dtype=torch.int32), topk_ids.new_empty(topk_ids.shape, dtype=torch.int32),
@@ -116,7 +145,12 @@ GATHER_QUANTIZE = _define("moe_gather_quantize(Tensor x, Tensor token_of_row, st
                           _gather_quantize, _new_gathered_codes)
 
 
-def _new_combined(y: Tensor, row_of_slot: Tensor, topk_weights: Optional[Tensor], shared: Optional[Tensor]) -> Tensor:
+def check_experts(experts: Optional[int]) -> None:
+    if experts is not None and experts < 1:
+        raise InvalidSize(f"experts = {experts} must be at least 1: it is how many there are; leave it out if row_of_slot has rows")
+
+
+def _new_combined(y: Tensor, row_of_slot: Tensor, topk_weights: Optional[Tensor], shared: Optional[Tensor], experts: int) -> Tensor:
     if y.dtype not in _ROW_TYPES:
         raise InvalidType(f"y is {y.dtype} and must be bfloat16 or float16; convert it")
     if row_of_slot.dtype is not torch.int32:
@@ -126,10 +160,11 @@ def _new_combined(y: Tensor, row_of_slot: Tensor, topk_weights: Optional[Tensor]
     return y.new_empty((*row_of_slot.shape[:-1], y.shape[-1]))
 
 
-def _combine(y: Tensor, row_of_slot: Tensor, topk_weights: Optional[Tensor], shared: Optional[Tensor]) -> Tensor:
-    out = _new_combined(y, row_of_slot, topk_weights, shared)
-    f.combine(f.Y, y, f.ROW_OF_SLOT, row_of_slot, f.TOPK_WEIGHTS, topk_weights, f.SHARED, shared, f.OUT, out)
+def _combine(y: Tensor, row_of_slot: Tensor, topk_weights: Optional[Tensor], shared: Optional[Tensor], experts: int) -> Tensor:
+    out = _new_combined(y, row_of_slot, topk_weights, shared, experts)
+    f.combine(f.Y, y, f.ROW_OF_SLOT, row_of_slot, f.TOPK_WEIGHTS, topk_weights, f.SHARED, shared, f.OUT, out, f.EXPERTS, experts)
     return out
 
 
-COMBINE = _define("moe_combine(Tensor y, Tensor row_of_slot, Tensor? topk_weights, Tensor? shared) -> Tensor", _combine, _new_combined)
+COMBINE = _define("moe_combine(Tensor y, Tensor row_of_slot, Tensor? topk_weights, Tensor? shared, int experts) -> Tensor", _combine,
+                  _new_combined)

@@ -27,9 +27,9 @@ from ..errors import InvalidArgument, InvalidType, WrongDevice
 from ..packed import PackedWeights
 from ..packed_experts import PackedExperts
 from ._entry import checked
-from ._library import activation_number, check_norm_scale, check_out, half_of_columns, scales_shape
-from ._moe_ops import gates_in_one_kernel, granularity_of, new_routed, rows_for
-from .grouped import ENDS
+from ._library import SLOTS, activation_number, check_norm_scale, check_out, half_of_columns, scales_shape
+from ._moe_ops import check_experts, gates_in_one_kernel, granularity_of, layer_takes_slots, new_routed, rows_for
+from .grouped import ENDS, slots_of_row
 
 __all__ = ["Chain", "Steps"]
 
@@ -182,6 +182,32 @@ class Steps:
         return out, scales
 
     @checked
+    def slots_mm(self, mat_a: Tensor, mat_b: Union[Tensor, PackedExperts], ids: Tensor, *, scale_a: Optional[Tensor] = None,
+                 scale_b: Optional[Tensor] = None, bias: Optional[Tensor] = None, activation: Optional[str] = None, gated: bool = False,
+                 use_fast_accum: bool = False, out: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None,
+                 name: str = "product") -> Tensor:
+        """Adds ``st.slots_mm``. Returns ``out``, slots x n (n / 2 if gated). ``ids`` has no gaps, and an earlier step may write it."""
+        if not ids.is_contiguous():
+            raise InvalidArgument(f"ids has shape {tuple(ids.shape)} and strides {ids.stride()}: it must be contiguous, because later "
+                                  "launches read its memory; pass ids.contiguous()")
+        if out_dtype is None and out is None:
+            out_dtype = torch.bfloat16 if mat_a.dtype.itemsize == 1 else mat_a.dtype
+        table, pitch = ids.view(-1), slots_of_row(mat_a, ids)
+        extras = (f.OFFS, table, f.GROUPS, SLOTS, f.GROUP_PITCH, pitch, f.BIAS, bias, f.ACTIVATION, activation_number(activation), f.GATED,
+                  gated)
+        if isinstance(mat_b, PackedExperts):
+            mat_b.check_gated(gated)
+            if scale_a is not None or scale_b is not None:
+                raise InvalidArgument("scale_a or scale_b is given and mat_b is packed: it contains its scales; leave it out")
+            out = self._slots_out(out, table, mat_a, _width(mat_b.n, gated), out_dtype)
+            self._add(f.add_product, name, f.X, mat_a, f.PACKED_BLOB, mat_b.blob, f.OUT, out, *f.weights_fields(mat_b.numbers), *extras)
+            return out
+        out = self._slots_out(out, table, mat_a, _width(mat_b.shape[-1], gated), out_dtype)
+        self._add(f.add_product, name, f.MAT_A, mat_a, f.MAT_B, mat_b, f.OUT, out, f.SCALE_A, scale_a, f.SCALE_B, scale_b,
+                  f.USE_FAST_ACCUM, use_fast_accum, *extras)
+        return out
+
+    @checked
     def packed_grouped_mm(self, x: Tensor, packed: PackedExperts, offs: Tensor, bias: Optional[Tensor] = None, *,
                           activation: Optional[str] = None, gated: bool = False, out: Optional[Tensor] = None,
                           out_dtype: Optional[torch.dtype] = None, name: str = "product") -> Tensor:
@@ -220,10 +246,12 @@ class Steps:
 
     @checked
     def combine(self, y: Tensor, row_of_slot: Tensor, topk_weights: Optional[Tensor] = None, shared: Optional[Tensor] = None, *,
-                out: Optional[Tensor] = None, name: str = "combine") -> Tensor:
+                experts: Optional[int] = None, out: Optional[Tensor] = None, name: str = "combine") -> Tensor:
         """Adds ``st.moe.combine``. Returns ``out``, which may be ``shared``."""
+        check_experts(experts)
         out = self._out(out, row_of_slot, y.shape[1], y.dtype)
-        self._add(f.add_combine, name, f.Y, y, f.ROW_OF_SLOT, row_of_slot, f.TOPK_WEIGHTS, topk_weights, f.SHARED, shared, f.OUT, out)
+        self._add(f.add_combine, name, f.Y, y, f.ROW_OF_SLOT, row_of_slot, f.TOPK_WEIGHTS, topk_weights, f.SHARED, shared, f.OUT, out,
+                  f.EXPERTS, experts or 0)
         return out
 
     @checked
@@ -231,8 +259,8 @@ class Steps:
                 scale_w13: Optional[Tensor] = None, scale_w2: Optional[Tensor] = None, bias_13: Optional[Tensor] = None,
                 bias_2: Optional[Tensor] = None, shared: Optional[Tensor] = None, batch_invariant: bool = False,
                 out: Optional[Tensor] = None, name: str = "experts") -> Tensor:
-        """Adds the five or six steps of ``st.moe.experts`` with silu, named NAME.route, .gather, .gate_up, .quantize, .down and .combine.
-        Returns ``out``, tokens x h, which may be ``shared``. ``x``: tokens x h; ``topk_weights``: fp32. An earlier step may write both and
+        """Adds the steps of ``st.moe.experts`` with silu: NAME.route, .gather, .gate_up, .quantize, .down and .combine, or for few tokens
+        with contiguous ids of int32 NAME.quantize_x, .gate_up, .quantize, .down and .combine. Returns ``out``, tokens x h, which may be ``shared``. ``x``: tokens x h; ``topk_weights``: fp32. An earlier step may write both and
         the ids; none may write the weights of experts. These are not packed."""
         def named(part: str) -> str:
             return f"{name}.{part}"
@@ -243,6 +271,14 @@ class Steps:
             raise InvalidType(f"topk_weights is {topk_weights.dtype} and must be float32; convert it")
         granularity = granularity_of(w13, scale_w13, scale_w2)
         up, down = w13.transpose(-2, -1), w2.transpose(-2, -1)
+        if layer_takes_slots(x, topk_ids, w13, w2, granularity, batch_invariant):
+            rows, of_rows = (x, None) if granularity is None else self.quantize(x, granularity, name=named("quantize_x"))
+            rows = self.slots_mm(rows, up, topk_ids, scale_a=of_rows, scale_b=scale_w13, bias=bias_13, activation="silu", gated=True,
+                                 out_dtype=x.dtype, name=named("gate_up"))
+            if granularity is not None:
+                rows, of_rows = self.quantize(rows, granularity, name=named("quantize"))
+            y = self.slots_mm(rows, down, topk_ids, scale_a=of_rows, scale_b=scale_w2, bias=bias_2, out_dtype=x.dtype, name=named("down"))
+            return self.combine(y, topk_ids, topk_weights, shared, experts=w13.shape[0], out=out, name=named("combine"))
         ends, row_of_slot, token_of_row = self.route(topk_ids, w13.shape[0], name=named("route"))
         if granularity is None:
             rows = self.gather(x, token_of_row, name=named("gather"))
@@ -297,6 +333,13 @@ class Steps:
         if out is None:
             return like.new_empty((like.shape[0], columns), dtype=dtype)
         check_out(out, dtype)
+        return out
+
+    def _slots_out(self, out: _Out, table: Tensor, like: Tensor, columns: int, dtype: Optional[torch.dtype]) -> Tensor:
+        if out is None:
+            return like.new_empty((table.shape[0], columns), dtype=dtype)
+        if dtype is not None:
+            check_out(out, dtype)
         return out
 
     def _sum(self, input: Tensor, residual: _Out, total: _Out) -> _Out:

@@ -3,7 +3,7 @@
 have torch's names and arguments (docs/groups.md)."""
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from ..errors import InvalidArgument, InvalidSize
 from ..packed_experts import PackedExperts
 from ..plans import Workspace
 from ._entry import op
-from ._library import ALONG_K, GROUPED_MM, MM, PACKED_GROUPED_MM, check_out, dispatch, grouped_mm_quantize, workspace_number
+from ._library import ALONG_K, GROUPED_MM, MM, PACKED_GROUPED_MM, SLOTS, check_out, dispatch, grouped_mm_quantize, workspace_number
 from .autograd import needs_grad, refuse_grad, refuse_second_derivative
 
 ENDS, COUNTS = GROUPS.index("ends"), GROUPS.index("counts")
@@ -26,7 +26,7 @@ def product_of_groups(mat_a: Tensor, mat_b: Tensor, table: Tensor, *, groups: in
                       scale_d: Optional[Tensor] = None, out: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None,
                       workspace: int = 0) -> Tensor:
     """Returns the product of the rows of ``mat_a`` with the matrix of their group; with ALONG_K, of each group's columns of ``mat_a``
-    with its rows of ``mat_b``. ``groups``: ENDS, COUNTS or ALONG_K."""
+    with its rows of ``mat_b``. ``groups``: ENDS, COUNTS, ALONG_K or SLOTS."""
     if out is not None:
         check_out(out, out_dtype)
     return dispatch(GROUPED_MM, out, out_dtype or mat_a.dtype, mat_a, mat_b, table, groups, pitch, scale_a, scale_b, row_factors,
@@ -174,6 +174,51 @@ def packed_grouped_mm(x: Tensor, packed: PackedExperts, offs: Tensor, bias: Opti
         check_out(out, out_dtype)
     return dispatch(PACKED_GROUPED_MM, out, out_dtype or (x.dtype if out is None else out.dtype), x, packed.blob, packed.numbers, offs,
                     ENDS, 1, bias, activation, gated)
+
+
+def slots_of_row(mat_a: Tensor, ids: Tensor) -> int:
+    """Returns how many slots of ``ids`` read each row of ``mat_a``."""
+    slots, rows = ids.numel(), mat_a.shape[0]
+    if rows == 0 and slots == 0:
+        return 1
+    if rows == 0 or slots == 0 or slots % rows != 0:
+        raise InvalidSize(f"ids has shape {tuple(ids.shape)} and mat_a {tuple(mat_a.shape)}: ids must have the same number of slots for each "
+                          "row of mat_a; fill up with -1")
+    return slots // rows
+
+
+@op(offs="ids")
+def slots_mm(mat_a: Tensor, mat_b: Union[Tensor, PackedExperts], ids: Tensor, *, scale_a: Optional[Tensor] = None,
+             scale_b: Optional[Tensor] = None, bias: Optional[Tensor] = None, activation: Optional[str] = None, gated: bool = False,
+             use_fast_accum: bool = False, out: Optional[Tensor] = None, out_dtype: Optional[torch.dtype] = None) -> Tensor:
+    """Returns the products of slots, for few rows that are not sorted by expert: row s is ``act(mat_a[s // k] @ mat_b[ids[s]])``.
+
+    - ``mat_a``: rows x k of bf16, fp16 or fp8, row-major. ``mat_b``: experts x k x n of the same type with k contiguous
+      (``weight.transpose(-2, -1)``), or ``PackedExperts``, for 16 bits.
+    - ``ids``: int32 on the GPU, ``(rows, k)`` as a router gives it, or a list; each row of ``mat_a`` has the same number of slots. A
+      slot of an id outside ``[0, experts)``, such as -1, costs nothing, and its row keeps what the memory had.
+    - ``scale_a``, ``scale_b``, ``bias``: as for ``scaled_grouped_mm``; fp8 has scales. ``activation``, ``gated``: as for ``mm``. With
+      block scales ``gated`` needs an n that is a multiple of 256.
+    - ``out_dtype``: ``mat_a``'s, and bf16 for fp8.
+
+    The result is slots x n, n / 2 if ``gated``. Each slot reads the weights of its expert by itself, so it is for so few slots that
+    experts seldom repeat (docs/groups.md). Raises ``InvalidSize`` for more than 65,535 slots, and ``InvalidArgument`` for an argument
+    that requires a gradient.
+    """
+    if needs_grad(mat_a, None if isinstance(mat_b, PackedExperts) else mat_b, bias, None):
+        refuse_grad("slots_mm")
+    if out is not None:
+        check_out(out, out_dtype)
+    if isinstance(mat_b, PackedExperts):
+        mat_b.check_gated(gated)
+        if scale_a is not None or scale_b is not None:
+            raise InvalidArgument("scale_a or scale_b is given and mat_b is packed: it contains its scales, and 16 bits have none; leave it out")
+        return dispatch(PACKED_GROUPED_MM, out, out_dtype or (mat_a.dtype if out is None else out.dtype), mat_a, mat_b.blob, mat_b.numbers,
+                        ids.reshape(-1), SLOTS, slots_of_row(mat_a, ids), bias, activation, gated)
+    made = out_dtype or (torch.bfloat16 if mat_a.dtype.itemsize == 1 else mat_a.dtype)
+    return product_of_groups(mat_a, mat_b, ids.reshape(-1), groups=SLOTS, pitch=slots_of_row(mat_a, ids), scale_a=scale_a, scale_b=scale_b,
+                             use_fast_accum=use_fast_accum, bias=bias, activation=activation, gated=gated, out=out,
+                             out_dtype=made if out is None else out_dtype)
 
 
 @op

@@ -23,9 +23,10 @@ from ..errors import InvalidArgument, InvalidSize
 from ..packed_experts import PackedExperts
 from ..plans import Workspace
 from ._entry import op
-from ._moe_ops import COMBINE, GATHER, GATHER_QUANTIZE, ROUTE, check_granularity, check_ids, gates_in_one_kernel, granularity_of, rows_for
+from ._moe_ops import (COMBINE, GATHER, GATHER_QUANTIZE, ROUTE, check_experts, check_granularity, check_ids, gates_in_one_kernel,
+                       granularity_of, layer_takes_slots, rows_are_aligned, rows_for, takes_slots)
 from .autograd import needs_grad, refuse_grad
-from .grouped import grouped_mm, packed_grouped_mm, scaled_grouped_mm, scaled_grouped_mm_quantize
+from .grouped import grouped_mm, packed_grouped_mm, scaled_grouped_mm, scaled_grouped_mm_quantize, slots_mm
 from .quantize import quantize, silu_mul_quantize
 
 __all__ = ["combine", "experts", "gather", "route"]
@@ -77,19 +78,22 @@ def gather(x: Tensor, token_of_row: Tensor, granularity: Optional[str] = None, *
 
 
 @op(weights="topk_weights")
-def combine(y: Tensor, row_of_slot: Tensor, topk_weights: Optional[Tensor] = None, shared: Optional[Tensor] = None) -> Tensor:
+def combine(y: Tensor, row_of_slot: Tensor, topk_weights: Optional[Tensor] = None, shared: Optional[Tensor] = None, *,
+            experts: Optional[int] = None) -> Tensor:
     """Returns ``shared[t] + sum over j of topk_weights[t, j] * y[row_of_slot[t, j]]``. Sums are fp32, in the order of j, and
     rounded once. So a token's bits depend on its own rows alone.
 
     - ``y``: ``(rows, n)``, bf16 or fp16. ``row_of_slot``: ``(..., k)`` of int32, as ``route`` gives it; a slot without a row adds
       nothing, and neither its weight nor a row is read.
+    - ``experts``: how many there are, behind ``slots_mm``. Then ``row_of_slot`` holds its ids, and the row of slot s is s.
     - ``topk_weights``: ``(..., k)`` of fp32; None: all are 1, for rows that are weighted already. ``shared``: ``(..., n)`` of y's type.
 
     There is no backward: an argument that requires a gradient raises ``InvalidArgument``.
     """
     if needs_grad(y, topk_weights, shared, None):
         refuse_grad("combine")
-    return COMBINE(y, row_of_slot, topk_weights, shared)  # type: ignore[no-any-return]
+    check_experts(experts)
+    return COMBINE(y, row_of_slot, topk_weights, shared, experts or 0)  # type: ignore[no-any-return]
 
 
 def _hidden(codes: Tensor, scales: Tensor, up: Tensor, scale_up: Tensor, ends: Tensor, bias: Optional[Tensor], dtype: torch.dtype,
@@ -127,9 +131,10 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
       ``g * sigmoid(1.702 * g) * (u + 1)``, where g is gate, at most 7, and u is up in -7..7. With block scales it costs two kernels of
       torch unless 2 * i is a multiple of 256 or it is "silu"; with packed weights "clamped_swiglu" does.
 
-    - ``batch_invariant``: True: a token's bits do not depend on the number of tokens. False: with block scales and silu, few tokens,
-      whose tiles of gates would fill less than half of the GPU, take another kernel. It rounds gate and up to x's type before it
-      multiplies them. Packed weights cannot promise it.
+    - ``batch_invariant``: True: a token's bits do not depend on the number of tokens. False: few tokens take other kernels. Up to 16,
+      whose experts seldom repeat, are not sorted (``slots_mm``) if ``topk_ids`` is contiguous and int32. With block scales and silu, tokens whose tiles of gates would fill
+      less than half of the GPU take another kernel. It rounds gate and up to x's type before it multiplies them. Packed weights cannot
+      promise it.
 
     In 16 bits it is differentiable in x, the topk_weights, both weights and ``shared``. Gathering, gates and adding are then torch's, so
     bits differ from those without a gradient. A token's bits never depend on other tokens' values or experts.
@@ -148,6 +153,9 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
         if batch_invariant:
             raise InvalidArgument("batch_invariant = True and the experts are packed: their kernels divide k by the number of tokens; "
                                   "leave it out, or take 16 bits or fp8")
+        if (activation != "clamped_swiglu" and rows_are_aligned(tokens)
+                and takes_slots(ids, len(w13), w13.nbytes + w2.nbytes)):  # type: ignore[union-attr]
+            return _by_slots(tokens, ids, weights, w13, w2, (None, None), (bias_13, bias_2), more, None, activation, False).view(x.shape)
         ends, row_of_slot, token_of_row = route(ids, len(w13))
         y = _packed(gather(tokens, token_of_row), w13, w2, ends, (bias_13, bias_2), activation)  # type: ignore[arg-type]
     elif (granularity := granularity_of(w13, scale_w13, scale_w2)) is None:
@@ -155,6 +163,9 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
         if wants and batch_invariant:
             raise InvalidArgument("batch_invariant = True and an argument requires a gradient: gates are torch's then, and round once "
                                   "more than without one; leave it out, or call under torch.no_grad()")
+        if not wants and layer_takes_slots(tokens, ids, w13, w2, None, batch_invariant):
+            return _by_slots(tokens, ids, weights, w13, w2, (None, None), (bias_13, bias_2), more, None, activation,
+                             use_fast_accum).view(x.shape)
         tables = route(ids, w13.shape[0])
         if wants:
             return _differentiable(tokens, weights, w13, w2, tables, (bias_13, bias_2), more, activation, workspace).view(x.shape)
@@ -165,6 +176,9 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
     else:
         if needs_grad(x, topk_weights, shared, None):
             refuse_grad("experts of fp8 weights")
+        if layer_takes_slots(tokens, ids, w13, w2, granularity, batch_invariant):
+            return _by_slots(tokens, ids, weights, w13, w2, (scale_w13, scale_w2), (bias_13, bias_2), more, granularity, activation,
+                             use_fast_accum).view(x.shape)
         ends, row_of_slot, token_of_row = route(ids, w13.shape[0])
         codes, scales = gather(tokens, token_of_row, granularity)
         up = w13.transpose(-2, -1)
@@ -174,6 +188,20 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
         y = scaled_grouped_mm(codes, w2.transpose(-2, -1), scales, scale_w2, ends, bias_2, out_dtype=x.dtype,  # type: ignore[arg-type]
                               use_fast_accum=use_fast_accum, workspace=workspace)
     return combine(y, row_of_slot, weights, more).view(x.shape)
+
+
+def _by_slots(tokens: Tensor, ids: Tensor, weights: Optional[Tensor], w13: Union[Tensor, PackedExperts],
+              w2: Union[Tensor, PackedExperts], scales: Tuple[Optional[Tensor], Optional[Tensor]], biases: Tuple[Optional[Tensor], Optional[Tensor]], shared: Optional[Tensor],
+              granularity: Optional[str], activation: str, use_fast_accum: bool) -> Tensor:
+    """Returns the layer of so few slots that nothing is sorted."""
+    rows, of_rows, dtype = tokens, None, tokens.dtype
+    for weight, scale, bias, gated in ((w13, scales[0], biases[0], True), (w2, scales[1], biases[1], False)):
+        if granularity is not None:
+            rows, of_rows = quantize(rows, granularity)
+        mat_b = weight if isinstance(weight, PackedExperts) else weight.transpose(-2, -1)
+        rows = slots_mm(rows, mat_b, ids, scale_a=of_rows, scale_b=scale, bias=bias, gated=gated,
+                        activation=activation if gated else None, use_fast_accum=use_fast_accum, out_dtype=dtype)
+    return combine(rows, ids, weights, shared, experts=len(w13))  # type: ignore[no-any-return]
 
 
 def _clamped_swiglu(gate: Tensor, up: Tensor) -> Tensor:

@@ -67,7 +67,7 @@ struct ElementWise {
   // gemm.cuh reads scale vectors from shared memory (epilogue_vectors.cuh). sum_parts.cuh has few sums per
   // thread, and no products behind which to hide copies, so it reads them directly.
 
-  /// The factor of one row, loaded once for all columns of a fragment.
+  /// The factor of one row of A, loaded once for all columns of a fragment.
   SLUICE_DEVICE float row_scale(int row) const {
     if constexpr (kEpilogue.scale_a == ScaleMode::vector)
       return row < params.m && params.alpha != 0.0f ? tensor_scale * params.scale_a[row] : 0;
@@ -78,20 +78,21 @@ struct ElementWise {
     return {row_scale(upper_row), row_scale(upper_row + 8)};
   }
 
-  /// The scales of columns `column` and `column` + 1, from global memory.
-  SLUICE_DEVICE Pair column_scales(int column) const {
+  /// The scales of columns `column` and `column` + 1, from global memory. `first`: where the group's vector
+  /// begins, for kernels with groups.
+  SLUICE_DEVICE Pair column_scales(int column, i64 first = 0) const {
     Pair scale{1.0f, 1.0f};
     if (kEpilogue.scale_b == ScaleMode::vector && params.alpha != 0.0f) {
-      if (column < params.n) scale.x = load_element<DType::fp32>(params.scale_b, column);
-      if (column + 1 < params.n) scale.y = load_element<DType::fp32>(params.scale_b, column + 1);
+      if (column < params.n) scale.x = load_element<DType::fp32>(params.scale_b, first + column);
+      if (column + 1 < params.n) scale.y = load_element<DType::fp32>(params.scale_b, first + column + 1);
     }
     return scale;
   }
-  SLUICE_DEVICE Pair column_bias(int column) const {
+  SLUICE_DEVICE Pair column_bias(int column, i64 first = 0) const {
     Pair bias{0.0f, 0.0f};
     if constexpr (kEpilogue.bias == Bias::column) {
-      if (column < params.n) bias.x = load_element<kEpilogue.bias_type>(params.bias, column);
-      if (column + 1 < params.n) bias.y = load_element<kEpilogue.bias_type>(params.bias, column + 1);
+      if (column < params.n) bias.x = load_element<kEpilogue.bias_type>(params.bias, first + column);
+      if (column + 1 < params.n) bias.y = load_element<kEpilogue.bias_type>(params.bias, first + column + 1);
     }
     return bias;
   }
@@ -103,7 +104,9 @@ struct ElementWise {
   SLUICE_DEVICE float row_factor(const float* factors, int row) const {
     return row < params.m ? load_element<DType::fp32>(factors, row) : 0;
   }
-  SLUICE_DEVICE ColumnPair columns(int column) const { return {column_scales(column), column_bias(column)}; }
+  SLUICE_DEVICE ColumnPair columns(int column, i64 first = 0) const {
+    return {column_scales(column, first), column_bias(column, first)};
+  }
 
   /// Two elements of C, for kernels with few sums per thread; zeros outside C. gemm.cuh loads C ahead instead
   /// (residual.cuh).

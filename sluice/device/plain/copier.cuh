@@ -7,6 +7,7 @@
 
 #include <sluice/spec/params.h>
 #include <sluice/spec/plain.h>
+#include <sluice/device/optional_member.cuh>
 #include <sluice/device/ptx/async_copy.cuh>
 
 namespace sluice::plain {
@@ -17,10 +18,17 @@ inline constexpr int kCopyRows = 4;  // rows that a warp copies at once, with ei
 /// A thread's place: the CTA's tile, its team (spec/plain.h), and the team's stages and ring.
 struct Place {
   int lane, team, rank;               // lane: index among the team's threads
-  int first_row, first_token, batch;  // first row of B, first row of A
+  int first_row, first_token, batch;  // first row of B, first row of D, matrix of B
+  int first_row_a, batch_a;           // first row and matrix of A; with slots they are not those of D
   int first_stage, count;             // stages along k: first_stage, first_stage + teams, ..
   u32 ring;
 };
+
+/// Rows of A from the tile's first on.
+template <KernelConfig kConfig>
+SLUICE_DEVICE int tokens_of(const GemmParams& params, const Place& at) {
+  return by_slots(kConfig) ? 1 : params.m - at.first_token;
+}
 
 /// The row of B at position `row` of the tile.
 template <KernelConfig kConfig>
@@ -29,6 +37,60 @@ SLUICE_DEVICE i64 row_of_b(const GemmParams& params, const Place& at, int row) {
     return at.first_row / 2 + row / 4 * 2 + row % 2 + i64{row / 2 % 2} * (params.n / 2);
   return at.first_row + row;
 }
+
+/// Copies the block scales of a warp's k-tiles behind the rows of their stages. Those of A come first, one
+/// per row and zeros for rows outside. Then one follows per part of the tile's columns (plain_scale_parts).
+template <KernelConfig kConfig>
+class ScaleCopier {
+ public:
+  ScaleCopier() = default;
+  SLUICE_DEVICE ScaleCopier(const GemmParams& params, const Place& at) : lane_(at.lane) {
+    const i64 k_blocks = params.grid.k_tiles;
+    rows_left_ = tokens_of<kConfig>(params, at);
+    row_step_ = k_blocks;
+    if constexpr (kConfig.scale_a_columns) {
+      k_step_ = scale_a_ld(params);
+      a_ = params.scale_a + (at.batch_a * k_blocks + at.first_stage) * k_step_ + at.first_row_a;
+    } else {
+      a_ = params.scale_a + (i64{at.batch_a} * params.m + at.first_row_a) * k_blocks + at.first_stage;
+    }
+    // A tile's columns of either half lie in one block of 128: n / 2 is a multiple of it.
+    const int column =
+        kConfig.epilogue.gated ? at.first_row / 2 + (at.lane == 1 ? params.n / 2 : 0) : at.first_row;
+    const i64 blocks = ceil_div(params.n, kScaleBlock);
+    b_ = params.scale_b + (at.batch * blocks + column / kScaleBlock) * k_blocks + at.first_stage;
+  }
+  SLUICE_DEVICE void copy_of_weights(u32 stage, int ahead) const {
+    if (lane_ < plain_scale_parts(kConfig))
+      ptx::copy_4_bytes(target(stage, kConfig.tile.m + lane_), b_ + ahead * kConfig.warps, 4);
+  }
+  /// Also advances to the scales of the next tile.
+  SLUICE_DEVICE void copy_of_tokens(u32 stage) {
+#pragma unroll
+    for (int first = 0; first < kConfig.tile.m; first += 32) {
+      const int row = first + lane_;
+      if (row >= kConfig.tile.m) break;
+      const i64 offset = kConfig.scale_a_columns ? row : row * row_step_;
+      ptx::copy_4_bytes(target(stage, row), a_ + offset, row < rows_left_ ? 4 : 0);
+    }
+    a_ += kConfig.scale_a_columns ? kConfig.warps * k_step_ : kConfig.warps;
+    b_ += kConfig.warps;
+  }
+
+ private:
+  SLUICE_DEVICE static u32 target(u32 stage, int index) {
+    return stage + plain_scales_offset(kConfig) + 4 * index;
+  }
+  SLUICE_DEVICE static i64 scale_a_ld(const GemmParams& params) {
+    if constexpr (reads_table(kConfig)) return static_cast<const GroupedParams&>(params).scale_a_ld;
+    return static_cast<const FactoredParams&>(params).scale_a_ld;
+  }
+
+  const float* a_;  // scale of the tile's first row
+  const float* b_;  // scale of this lane's part of the columns
+  i64 row_step_, k_step_;
+  int rows_left_, lane_;
+};
 
 template <KernelConfig kConfig>
 class Copier {
@@ -44,13 +106,14 @@ class Copier {
     b_ = static_cast<const u8*>(params.b) + k +
          kElement * (at.batch * params.b_batch_stride + row_of_b<kConfig>(params, at, row) * params.b_ld);
     a_ = static_cast<const u8*>(params.a) + k +
-         kElement * (at.batch * params.a_batch_stride + (at.first_token + row) * params.a_ld);
+         kElement * (at.batch_a * params.a_batch_stride + (at.first_row_a + row) * params.a_ld);
     rows_left_ = params.n - at.first_row - row;
-    tokens_left_ = params.m - at.first_token - row;
+    tokens_left_ = tokens_of<kConfig>(params, at) - row;
     k_left_ = static_cast<i64>(params.k) * kElement - k;
     const u32 even = row * kPlainRowBytes + (at.lane % 8 ^ row) * kPiece;
     even_ = even;
     odd_ = even ^ 4 * kPiece;  // rows 4 .. 7 of each 8: the other half of the pieces
+    if constexpr (is_block_scaled(kConfig.epilogue)) scales_ = ScaleCopier<kConfig>(params, at);
   }
 
   /// Copies the next tile to `stage`.
@@ -68,6 +131,7 @@ class Copier {
       ptx::copy_16_bytes(stage + target(i), from, 4 * i < rows_left_ ? bytes : 0u, policy_);
       from += four_rows_b_;
     }
+    if constexpr (is_block_scaled(kConfig.epilogue)) scales_.copy_of_weights(stage, ahead);
   }
   /// Copies A's part of the next tile, and advances to the tile after it.
   SLUICE_DEVICE void copy_tokens(u32 stage) {
@@ -79,6 +143,7 @@ class Copier {
                          4 * i < tokens_left_ ? bytes : 0u);
       from += four_rows_a_;
     }
+    if constexpr (is_block_scaled(kConfig.epilogue)) scales_.copy_of_tokens(stage);
     b_ += kConfig.warps * kPlainRowBytes;
     a_ += kConfig.warps * kPlainRowBytes;
     k_left_ -= kConfig.warps * kPlainRowBytes;
@@ -99,6 +164,7 @@ class Copier {
   i64 k_left_;                     // k left, in bytes, from this lane's first byte of the next tile on
   u32 even_, odd_;                 // this lane's offset in rows 0 .. 3 and 4 .. 7 of each 8
   u64 policy_;
+  Optional<is_block_scaled(kConfig.epilogue), ScaleCopier<kConfig>> scales_;
 };
 
 }  // namespace sluice::plain

@@ -6,27 +6,16 @@
 #pragma once
 
 #include <sluice/device/plain/copier.cuh>
+#include <sluice/device/ptx/fp8.cuh>
 #include <sluice/device/ptx/mma.cuh>
+#include <sluice/device/ptx/shared.cuh>
 
 namespace sluice::plain {
-
-/// Expands two pairs of fp8 to fp16.
-template <DType kType>
-SLUICE_DEVICE void expand_fp8(u32 four, u32& low, u32& high) {
-  if constexpr (kType == DType::e4m3)
-    asm("{\n.reg .b16 x, y;\nmov.b32 {x, y}, %2;\ncvt.rn.f16x2.e4m3x2 %0, x;\ncvt.rn.f16x2.e4m3x2 %1, y;\n}"
-        : "=r"(low), "=r"(high)
-        : "r"(four));
-  else
-    asm("{\n.reg .b16 x, y;\nmov.b32 {x, y}, %2;\ncvt.rn.f16x2.e5m2x2 %0, x;\ncvt.rn.f16x2.e5m2x2 %1, y;\n}"
-        : "=r"(low), "=r"(high)
-        : "r"(four));
-}
 
 template <KernelConfig kConfig>
 class TileSums {
   static constexpr int kBlocks = kConfig.tile.n / 16, kTokenBlocks = kConfig.tile.m / 8;
-  static constexpr bool kFp8 = is_fp8(kConfig.a);
+  static constexpr bool kFp8 = is_fp8(kConfig.a), kBlockScales = is_block_scaled(kConfig.epilogue);
 
  public:
   float sums[kBlocks][kTokenBlocks][4] = {};
@@ -36,6 +25,23 @@ class TileSums {
   SLUICE_DEVICE static void finish() {}
 
   SLUICE_DEVICE void add_tile(u32 stage, int lane) {
+    if constexpr (kBlockScales) {
+      float block_sums[kBlocks][kTokenBlocks][4] = {};
+      add_products(stage, lane, block_sums);
+      add_scaled(stage, lane, block_sums);
+    } else {
+      add_products(stage, lane, sums);
+    }
+  }
+
+ private:
+  using Sums = float[kBlocks][kTokenBlocks][4];
+
+  SLUICE_DEVICE static u32 piece(u32 rows, int row, int index) {
+    return rows + row * kPlainRowBytes + (index ^ row % 8) * kPiece;
+  }
+
+  SLUICE_DEVICE static void add_products(u32 stage, int lane, Sums& to) {
 #pragma unroll
     for (int step = 0; step < 4; step += 2) {  // 64 bytes of k
       u32 tokens[kTokenBlocks][4];
@@ -46,23 +52,43 @@ class TileSums {
                            tokens[j][0], tokens[j][1], tokens[j][2], tokens[j][3]);
       }
 #pragma unroll
-      for (int half = 0; half < 2; ++half) add_step(stage, lane, step + half, half, tokens);
+      for (int half = 0; half < 2; ++half) add_step(stage, lane, step + half, half, tokens, to);
     }
   }
 
- private:
-  SLUICE_DEVICE static u32 piece(u32 rows, int row, int index) {
-    return rows + row * kPlainRowBytes + (index ^ row % 8) * kPiece;
+  /// Adds the sums of a k-tile times its block scales (copier.cuh). A lane's rows of B are `lane` / 4 of each
+  /// eight: gated, of two neighbouring pairs one is the gate's and one is "up"'s.
+  SLUICE_DEVICE void add_scaled(u32 stage, int lane, const Sums& block_sums) {
+    const u32 scales = stage + plain_scales_offset(kConfig);
+    const int part = kConfig.epilogue.gated ? lane / 8 % 2 : 0;
+    const float of_b = ptx::load_shared(scales + 4 * (kConfig.tile.m + part));
+#pragma unroll
+    for (int j = 0; j < kTokenBlocks; ++j) {
+      float first, second;
+      ptx::load_shared_v2(scales + 4 * (8 * j + lane % 4 * 2), first, second);
+      first *= of_b;
+      second *= of_b;
+#pragma unroll
+      for (int block = 0; block < kBlocks; ++block) {
+        float(&sum)[4] = sums[block][j];
+        const float(&added)[4] = block_sums[block][j];
+        sum[0] += first * added[0];
+        sum[1] += second * added[1];
+        sum[2] += first * added[2];
+        sum[3] += second * added[3];
+      }
+    }
   }
 
   /// Adds 32 bytes of k: one instruction for 16-bit elements, two for fp8.
-  SLUICE_DEVICE void add_step(u32 stage, int lane, int step, int half, const u32 (&tokens)[kTokenBlocks][4]) {
+  SLUICE_DEVICE static void add_step(u32 stage, int lane, int step, int half,
+                                     const u32 (&tokens)[kTokenBlocks][4], Sums& to) {
     u32 b[kTokenBlocks][kFp8 ? 4 : 2];
 #pragma unroll
     for (int j = 0; j < kTokenBlocks; ++j) {
       if constexpr (kFp8) {
-        expand_fp8<kConfig.a>(tokens[j][2 * half], b[j][0], b[j][1]);
-        expand_fp8<kConfig.a>(tokens[j][2 * half + 1], b[j][2], b[j][3]);
+        ptx::expand_fp8<kConfig.a>(tokens[j][2 * half], b[j][0], b[j][1]);
+        ptx::expand_fp8<kConfig.a>(tokens[j][2 * half + 1], b[j][2], b[j][3]);
       } else {
         b[j][0] = tokens[j][2 * half];
         b[j][1] = tokens[j][2 * half + 1];
@@ -75,19 +101,19 @@ class TileSums {
       ptx::load_matrices(piece(stage, row, 2 * step + lane / 16), loaded[0], loaded[1], loaded[2], loaded[3]);
       if constexpr (kFp8) {
         u32 first[4], second[4];
-        expand_fp8<kConfig.b>(loaded[0], first[0], first[2]);
-        expand_fp8<kConfig.b>(loaded[1], first[1], first[3]);
-        expand_fp8<kConfig.b>(loaded[2], second[0], second[2]);
-        expand_fp8<kConfig.b>(loaded[3], second[1], second[3]);
+        ptx::expand_fp8<kConfig.b>(loaded[0], first[0], first[2]);
+        ptx::expand_fp8<kConfig.b>(loaded[1], first[1], first[3]);
+        ptx::expand_fp8<kConfig.b>(loaded[2], second[0], second[2]);
+        ptx::expand_fp8<kConfig.b>(loaded[3], second[1], second[3]);
 #pragma unroll
         for (int j = 0; j < kTokenBlocks; ++j) {
-          ptx::mma_m16n8k16<DType::fp16>(sums[block][j], first, b[j][0], b[j][1], sums[block][j]);
-          ptx::mma_m16n8k16<DType::fp16>(sums[block][j], second, b[j][2], b[j][3], sums[block][j]);
+          ptx::mma_m16n8k16<DType::fp16>(to[block][j], first, b[j][0], b[j][1], to[block][j]);
+          ptx::mma_m16n8k16<DType::fp16>(to[block][j], second, b[j][2], b[j][3], to[block][j]);
         }
       } else {
 #pragma unroll
         for (int j = 0; j < kTokenBlocks; ++j)
-          ptx::mma_m16n8k16<kConfig.a>(sums[block][j], loaded, b[j][0], b[j][1], sums[block][j]);
+          ptx::mma_m16n8k16<kConfig.a>(to[block][j], loaded, b[j][0], b[j][1], to[block][j]);
       }
     }
   }

@@ -37,6 +37,7 @@ constexpr bool can_count_tiles(const Problem& p, const KernelConfig& c, i64 clus
 
 /// Returns the most tiles along m that groups can have, whatever the table says.
 constexpr i64 most_group_tiles(const Problem& p, int tile_rows) {
+  if (by_slots(p)) return p.m;
   return std::min(p.m, p.m / tile_rows + p.batch);
 }
 /// Returns the batch of products that groups are likely to be, for estimates: rows are spread over groups at

@@ -24,6 +24,10 @@ constexpr double kMostCtas = kMaxInt;
 
 constexpr i64 kMostFittedRows = 64;
 
+/// Most rows of A for which plain is tried with block scales. From 16 rows on the schedules with roles are as
+/// fast with block scales as without (docs/findings/experts.md).
+constexpr i64 kMostBlockScaledRows = 8;
+
 /// Warps per CTA for tiles whose width is fitted so that each SM gets `ctas` CTAs.
 struct FittedBase {
   int ctas, warps;
@@ -33,7 +37,8 @@ constexpr FittedBase kFittedSpace[] = {{1, 8}, {1, 16}, {2, 8}, {3, 4}};
 /// Returns the tile width with which tiles just fill the SMs, `ctas` CTAs per SM. Returns 0 if no tile can be
 /// so wide or so narrow, and for more than 64 rows of A, which were not measured. Example: 5120 columns in
 /// tiles of 32 are 160 CTAs, so that 28 SMs have two; in tiles of 40 they are 128.
-int fitted_width(const Problem& p, const DeviceInfo& device, int parts, int ctas) {
+int fitted_width(const Problem& given, const DeviceInfo& device, int parts, int ctas) {
+  const Problem p = expected(given);
   if (p.m > kMostFittedRows) return 0;
   const i64 tiles = std::max<i64>(i64{clusters_at_once(parts, device)} * ctas / std::max<i64>(p.batch, 1), 1);
   const i64 unit = plain_width_unit(kWaveRows, p.epilogue.gated);
@@ -47,7 +52,7 @@ std::vector<KernelConfig> listed_configs(const Problem& p, const DeviceInfo& dev
   std::vector<KernelConfig> configs;
   for (const int parts : tried::kPlainParts) {
     const auto add = [&](Schedule schedule, int tile_n, int warps) -> KernelConfig& {
-      const int rows = o.tile_m.value_or(plain_rows(schedule, p.m));
+      const int rows = o.tile_m.value_or(plain_rows(schedule, expected(p).m));
       configs.push_back(config_for(p, {schedule, rows, tile_n}, {1, 1, parts}, StorePath::direct));
       configs.back().warps = warps;
       return configs.back();
@@ -97,7 +102,7 @@ double math_us(const Problem& p, const DeviceInfo& device, const KernelConfig& c
 /// cluster waits long for room in a second wave. With more than 64 rows of A two waves were slower than the
 /// schedules with roles (docs/findings/plain-loads.md).
 bool finds_room(const Problem& p, const KernelConfig& c, const DeviceInfo& device, bool whole_wave) {
-  const double ctas = grid_tiles(p, c) * c.cluster.k;
+  const double ctas = grid_tiles(expected(p), c) * c.cluster.k;
   return ctas <= kMostCtas && !(whole_wave && ctas > resident_ctas(c, device));
 }
 
@@ -105,11 +110,16 @@ bool finds_room(const Problem& p, const KernelConfig& c, const DeviceInfo& devic
 
 const char* why_not_plain(const Problem& p, const PlanOverrides& o) {
   if (is_conv(p.conv)) return "plain schedules do not gather";
-  if (reads_table(p)) return "plain has no groups";
+  if (reads_table(p) && !by_slots(p)) return "plain has groups by slots only";
   if (o.schedule && !is_plain(*o.schedule)) return "another schedule is asked for";
   if (o.swapped.value_or(false)) return "plain schedules do not swap operands";
   if (p.a.major != Major::k || p.b.major != Major::k) return "plain needs K-major operands";
-  if (is_block_scaled(p.epilogue)) return "plain has no block scales";
+  const Problem each = expected(p);  // with slots, a product of one row for each
+  if (is_block_scaled(p.epilogue) && each.m > kMostBlockScaledRows && !o.schedule)
+    return "more than 8 rows of A with block scales: plain is for fewer, unless schedule = plain";
+  if (is_block_scaled(p.epilogue) && o.schedule == Schedule::plain_wgmma)
+    return "plain_wgmma has no block scales";
+  if (by_slots(p) && o.schedule == Schedule::plain_wgmma) return "plain_wgmma has no groups";
   if (writes_scales(p.epilogue)) return "plain computes no scales of D";
   if (p.epilogue.row_factors) return "plain has no factors of rows";
   if (loads_strided(with_strides(p)))
@@ -119,16 +129,17 @@ const char* why_not_plain(const Problem& p, const PlanOverrides& o) {
   if (o.clusters || o.splits.value_or(1) > 1 || o.combine.value_or(Combine::none) != Combine::none)
     return "plain splits k inside a cluster only, and launches a cluster for each tile";
   if (o.raster || o.raster_group) return "plain has no order of tiles to choose";
-  if (p.m > kMaxPlainRows && !o.schedule)
+  if (each.m > kMaxPlainRows && !o.schedule)
     return "more than 128 rows of A: plain is for few, unless schedule = plain";
-  const i64 rows = o.tile_m.value_or(plain_rows(o.schedule.value_or(Schedule::plain_wgmma), p.m));
-  if (rows > 0 && ceil_div(p.m, rows) > kMaxGridY / std::max<i64>(p.batch, 1))
+  const i64 rows = o.tile_m.value_or(plain_rows(o.schedule.value_or(Schedule::plain_wgmma), each.m));
+  if (rows > 0 && ceil_div(each.m, rows) > kMaxGridY / std::max<i64>(each.batch, 1))
     return "rows of A times batch make more than 65535 tiles: split the problem";
   return nullptr;
 }
 
-Estimate plain_estimate(const Problem& p, const DeviceInfo& device, const KernelConfig& c,
+Estimate plain_estimate(const Problem& given, const DeviceInfo& device, const KernelConfig& c,
                         const Costs& costs) {
+  const Problem p = expected(given);
   const double bytes = bytes_of(c.a);
   const double tiles = grid_tiles(p, c), ctas = tiles * c.cluster.k;
   const double weights =
@@ -175,7 +186,7 @@ Estimate plain_estimate(const Problem& p, const DeviceInfo& device, const Kernel
 
 Plan plain_plan(const Problem& p, const DeviceInfo& device, const KernelConfig& c) {
   Plan plan{.problem = p, .config = c, .split = {}};
-  const double tiles = grid_tiles(p, c);
+  const double tiles = grid_tiles(expected(p), c);
   plan.split.clusters = static_cast<int>(std::clamp(tiles, 1.0, kMostCtas));
   plan.smem_bytes = smem_bytes(c);
   if (tiles > 0) plan.estimate = plain_estimate(p, device, c);
@@ -184,7 +195,7 @@ Plan plain_plan(const Problem& p, const DeviceInfo& device, const KernelConfig& 
 
 std::optional<Plan> plain_plan_with(const Problem& p, const DeviceInfo& device, const KernelConfig& c) {
   // plain_plans() has these rules too
-  if (why_not_plain(p, {}) != nullptr || c.tile.m < p.m) return std::nullopt;
+  if (why_not_plain(p, {}) != nullptr || c.tile.m < expected(p).m) return std::nullopt;
   const bool whole_wave = c.cluster.k > 1 || c.tile.m > kPlanner.search.two_wave_rows;
   if (!finds_room(p, c, device, whole_wave)) return std::nullopt;
   return plain_plan(p, device, c);
@@ -206,13 +217,14 @@ std::optional<Plan> plain_plan_of(const TunedChoice& choice, const Problem& p, c
 
 std::vector<Plan> plain_plans(const Problem& p, const DeviceInfo& device, const PlanOverrides& o) {
   std::vector<Plan> plans;
-  // An empty product takes any plan: one of another schedule, unless this one is asked for.
+  // An empty product takes any plan: one of another schedule, unless this one is asked for, or no other is
+  // possible.
   const bool nothing = p.m == 0 || p.n == 0 || p.batch == 0;
-  if (why_not_plain(p, o) != nullptr || (nothing && !o.schedule && !o.warps)) return plans;
+  if (why_not_plain(p, o) != nullptr || (nothing && !by_slots(p) && !o.schedule && !o.warps)) return plans;
   const bool asked = o.schedule || o.warps;
   for (KernelConfig c : listed_configs(p, device, o)) {
     // A second row of tiles would read all weights again.
-    if (c.tile.m < p.m && !asked && !o.tile_m) continue;
+    if (c.tile.m < expected(p).m && !asked && !o.tile_m) continue;
     if (c.schedule != o.schedule.value_or(c.schedule) || c.tile.n != o.tile_n.value_or(c.tile.n) ||
         c.warps != o.warps.value_or(c.warps) || c.cluster.k != (o.cluster ? o.cluster->k : c.cluster.k))
       continue;

@@ -78,6 +78,17 @@ Result<void> check_groups_along_k(const Problem& p) {
   return {};
 }
 
+/// Checks groups by slots, which plain kernels multiply.
+Result<void> check_slots(const Problem& p) {
+  if (p.b.major != Major::k)
+    return bad_type("B is mn-major and groups.kind is slots: it must be k-major; store B as n rows of k");
+  if (writes_scales(p.epilogue) || p.epilogue.row_factors)
+    return bad_type(
+        "groups.kind is slots: the epilogue computes no block scales of D and has no row_factors then; "
+        "quantise D in a kernel of its own, and weight rows where they are added up");
+  return {};
+}
+
 /// Checks the groups of rows. Their numbers are on the device, and the kernel clamps them.
 Result<void> check_groups(const Problem& p) {
   SLUICE_TRY(check_group_numbers(p));
@@ -88,6 +99,7 @@ Result<void> check_groups(const Problem& p) {
   if (adds(p.epilogue))
     return bad_type(
         "D is updated and its rows are groups: it must be overwritten; add in a kernel of its own");
+  if (by_slots(p)) return check_slots(p);
   return {};
 }
 
@@ -168,10 +180,11 @@ Result<void> check_scale_columns(const Problem& p) {
                      ": only block scales are stored by columns; leave it out, or set scale_a to block"};
   const i64 rows = scale_a_rows(p), columns = scale_a_matrices(p) * scale_blocks(p.k);
   if (p.scale_a_ld < std::max<i64>(rows, 1))
-    return Error{ErrorCode::invalid_stride, given + " must be 0 (scales by rows), or at least " +
-                                                std::to_string(std::max<i64>(rows, 1)) +
-                                                (groups_have_scales(p) ? ", the rows of a group" : " = m") +
-                                                ": columns of scale_a would overlap"};
+    return Error{ErrorCode::invalid_stride,
+                 given + " must be 0 (scales by rows), or at least " +
+                     std::to_string(std::max<i64>(rows, 1)) +
+                     (groups_have_scales(p) ? ", the rows of a group" : ", the rows of A") +
+                     ": columns of scale_a would overlap"};
   if (i64 all = 0; !multiply(p.scale_a_ld, columns, all) || !multiply(all, bytes_of(DType::fp32), all))
     return Error{ErrorCode::invalid_size,
                  "scale_a spans more than 2^63 bytes (" + given + ", " + std::to_string(columns) +
@@ -324,8 +337,18 @@ Result<void> check_group_numbers(const Problem& p) {
   if (p.groups.pitch < 1 || p.groups.pitch > kMaxDenseExtent)
     return refused("groups.pitch = " + std::to_string(p.groups.pitch) + " must be in 1.." +
                    std::to_string(kMaxDenseExtent) +
-                   (p.groups.kind == GroupKind::counts ? ": rows from one group to the next"
-                                                       : ": a group begins at a multiple of it"));
+                   (p.groups.kind == GroupKind::counts  ? ": rows from one group to the next"
+                    : p.groups.kind == GroupKind::slots ? ": rows of D per row of A"
+                                                        : ": a group begins at a multiple of it"));
+  if (!by_slots(p)) return {};
+  if (p.m % p.groups.pitch != 0)
+    return Error{ErrorCode::invalid_size,
+                 "m = " + std::to_string(p.m) + " slots must be a multiple of groups.pitch = " +
+                     std::to_string(p.groups.pitch) + ", the slots that read a row of A: add slots of -1"};
+  if (p.m > kMaxGridY)
+    return Error{ErrorCode::invalid_size, "m = " + std::to_string(p.m) + " slots must be at most " +
+                                              std::to_string(kMaxGridY) +
+                                              ": they are for few rows; sort them (route) and use ends"};
   return {};
 }
 
@@ -374,8 +397,8 @@ Result<Problem> check_problem(const Problem& problem) {
        .inner_name = p.a.major == Major::k ? "k" : "m",
        .matrix = p.a,
        .type = p.a.type,
-       .inner = inner_extent(p.a, p.m, p.k),
-       .outer = outer_extent(p.a, p.m, p.k),
+       .inner = inner_extent(p.a, a_rows(p), p.k),
+       .outer = outer_extent(p.a, a_rows(p), p.k),
        .batch = a_matrices(p),
        .must_be_aligned = is_fp8(p.a.type) || reads_table(p)},
       {.name = "B",

@@ -169,14 +169,14 @@ Result<void> check_pitches(const Problem& p) {
       check_pitch({"D", "d.ld", p.epilogue.gated ? "n / 2" : "n", p.d.ld, d_columns(p), p.m, p.d.type}));
   if (p.epilogue.residual) SLUICE_TRY(check_pitch({"C", "c.ld", "n", p.c.ld, p.n, p.m, p.d.type}));
   if (p.k == 0) return {};
-  SLUICE_TRY(check_pitch({"A", "a.ld", "k", p.a.ld, p.k, p.m, p.a.type}));
+  SLUICE_TRY(check_pitch({"A", "a.ld", "k", p.a.ld, p.k, a_rows(p), p.a.type}));
   const i64 unit = kTokenBytes / bytes_of(p.a.type);
-  if (p.m > 1 && p.a.ld % unit != 0)
+  if (a_rows(p) > 1 && p.a.ld % unit != 0)
     return Error{ErrorCode::misaligned, "a.ld = " + std::to_string(p.a.ld) + " must be a multiple of " +
                                             std::to_string(unit) +
                                             ": tokens are copied 16 bytes at a time; pad a.ld to " +
                                             std::to_string(ceil_div(p.a.ld, unit) * unit)};
-  if (p.m > 1 && p.a.ld > kMaxPitch)
+  if (a_rows(p) > 1 && p.a.ld > kMaxPitch)
     return Error{ErrorCode::invalid_stride,
                  "a.ld = " + std::to_string(p.a.ld) + " must be at most " + std::to_string(kMaxPitch) +
                      " (2^26 - 8: tokens of a tile are found by 32-bit offsets); copy A closer together"};
@@ -199,7 +199,8 @@ Result<void> check_packed_groups(const Problem& p) {
   SLUICE_TRY(check_group_numbers(p));
   if (!reads_table(p)) return {};
   const std::string kind = std::string("groups.kind = ") + name_of(p.groups.kind);
-  if (sums_groups(p)) return refuse(kind + ": packed weights take ends or counts, which are groups of rows");
+  if (sums_groups(p))
+    return refuse(kind + ": packed weights take ends, counts or slots, which are groups of rows");
   if (!is_16bit(p.a.type))
     return refuse(std::string("A is ") + name_of(p.a.type) + " and " + kind +
                   ": packed weights of groups take fp16 or bf16 tokens; convert them");

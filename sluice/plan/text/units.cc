@@ -30,7 +30,7 @@ std::string plain_unit_text(const KernelConfig& config) {
   if (config.schedule == Schedule::plain_wgmma) text = wgmma_include(stage_columns(config));
   text += "#include <sluice/kernels/plain.cuh>\n";
   text += "inline constexpr sluice::KernelConfig kConfig = " + to_string(config) + ";\n";
-  return text + entry_text({.params = "sluice::GemmParams",
+  return text + entry_text({.params = params_type(config),
                             .threads = "sluice::threads_of(kConfig)",
                             .ctas = "sluice::plain_ctas(kConfig)",
                             .call = "sluice::run_plain<kConfig>(params)"},

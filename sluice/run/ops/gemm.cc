@@ -42,7 +42,8 @@ Matrix without_defaults(const Matrix& x, const Problem& p, i64 rows, i64 columns
 /// Returns the key of a product with packed weights. What the planner refuses stays in the key, so that it is
 /// refused at the call too. The scale of a single row is a vector, whose kernel has no code for one value.
 Problem packed_key(Problem p) {
-  if (p.m <= 1) p.a.ld = p.c.ld = p.d.ld = 0;
+  if (a_rows(p) <= 1) p.a.ld = 0;
+  if (p.m <= 1) p.c.ld = p.d.ld = 0;
   if (p.m == 1 && p.epilogue.scale_a == ScaleMode::tensor) p.epilogue.scale_a = ScaleMode::vector;
   return packed::one_spelling(p);
 }

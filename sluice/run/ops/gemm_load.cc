@@ -63,22 +63,24 @@ Result<void> check_choice(const Problem& checked, const Plan& plan) {
     return invalid("split.group = " + std::to_string(plan.split.group) + " must be at least 1");
   // The kernel counts tiles in int. check_problem() keeps the end of the last cluster tile in that range;
   // this checks the number of tiles.
-  const i64 rows = grid_rows(p, c), columns = grid_columns(p, c);
-  const bool fits =
-      can_count_tiles(p, c, plan.split.clusters) && plan.split.group <= kMaxSize / std::max(rows, columns);
+  const Problem counted = is_plain(c.schedule) ? expected(p) : p;  // with slots, a product for each
+  const i64 rows = grid_rows(counted, c), columns = grid_columns(counted, c);
+  const i64 plain_rows = rows * counted.batch;
+  const bool fits = can_count_tiles(counted, c, plan.split.clusters) &&
+                    plan.split.group <= kMaxSize / std::max(rows, columns);
   if (!fits)
     return Error{ErrorCode::invalid_size,
                  "m = " + std::to_string(checked.m) + ", n = " + std::to_string(checked.n) +
                      ", batch = " + std::to_string(p.batch) +
                      ": the number of tiles must stay below 2^31; split the problem"};
-  if (is_plain(c.schedule) && rows * p.batch > kMaxGridY)
-    return invalid("plain launches a row of CTAs for each tile of A: " + std::to_string(rows * p.batch) +
+  if (is_plain(c.schedule) && plain_rows > kMaxGridY)
+    return invalid("plain launches a row of CTAs for each tile of A: " + std::to_string(plain_rows) +
                    " must be at most " + std::to_string(kMaxGridY));
   if (is_plain(c.schedule) && plan.split.numbering != Numbering::launch)
     return invalid("plain has no order of tiles to choose: split.numbering must be launch");
-  if (is_plain(c.schedule) && (plan.split.slices != 1 || plan.split.clusters != rows * columns * p.batch))
+  if (is_plain(c.schedule) && (plan.split.slices != 1 || plan.split.clusters != plain_rows * columns))
     return invalid("plain launches a cluster for each tile: split.clusters must be " +
-                   std::to_string(rows * columns * p.batch) + " and split.slices 1");
+                   std::to_string(plain_rows * columns) + " and split.slices 1");
   if (const std::string wrong = slices_problem(p, c, plan.split); !wrong.empty()) return invalid(wrong);
   if (const std::string wrong = numbering_problem(plan.split); !wrong.empty()) return invalid(wrong);
   return {};
@@ -111,7 +113,8 @@ Extents w_extents(const Conv& v) {
 }
 Extents extents_of_a(const Problem& p) {
   if (is_conv(p.conv)) return p.conv.op == ConvOp::fprop ? x_extents(p.conv) : y_extents(p.conv);
-  return {inner_extent(p.a, p.m, p.k), outer_extent(p.a, p.m, p.k), p.a.ld, a_matrices(p), p.a.batch_stride};
+  return {inner_extent(p.a, a_rows(p), p.k), outer_extent(p.a, a_rows(p), p.k), p.a.ld, a_matrices(p),
+          p.a.batch_stride};
 }
 Extents extents_of_b(const Problem& p) {
   if (is_conv(p.conv)) return p.conv.op == ConvOp::wgrad ? x_extents(p.conv) : w_extents(p.conv);
@@ -199,8 +202,8 @@ Result<Operands> operands_of(const Problem& given, StorePath store, i64 workspac
          .without = for_epilogue},
         {1});
   o.add({.name = "gamma", .used = false}, {});
-  // Four bytes per group. Read even if alpha = 0: it says which rows of D exist.
-  o.add({.name = "groups", .type = DType::fp32, .used = reads_table(p)}, {p.batch});
+  // Four bytes per group or slot. Read even if alpha = 0: it says which rows of D exist.
+  o.add({.name = "groups", .type = DType::fp32, .used = reads_table(p)}, {table_size(p)});
   o.add({.name = "scale_out",
          .role = Role::write,
          .type = DType::fp32,
@@ -256,7 +259,7 @@ Result<void> fill_params(const DriverApi& api, const Plan& plan, GemmParams& par
   params.numbering = plan.split.numbering;
   params.slices = slices_of(params.grid, plan.split);
   // If there is only one row, its ld may be anything. With 0, loads past the last row read that row again.
-  params.a_ld = outer_extent(p.a, p.m, p.k) > 1 ? p.a.ld : 0;
+  params.a_ld = outer_extent(p.a, a_rows(p), p.k) > 1 ? p.a.ld : 0;
   params.a_batch_stride = p.a.batch_stride;
   params.b_ld = outer_extent(p.b, p.n, p.k) > 1 ? p.b.ld : 0;
   params.b_batch_stride = p.b.batch_stride;
@@ -321,7 +324,9 @@ Result<void> Gemm::load(const Units& units, Prepared<Gemm>& kernel) {
   const bool plain = is_plain(plan.config.schedule);
   const TileGrid& grid = image.params.grid;
   image.shape = {.grid_x = static_cast<u32>(plain ? grid.columns : plan.split.clusters) * cluster,
-                 .grid_y = static_cast<u32>(plain ? grid.rows * grid.batch : 1),
+                 .grid_y = static_cast<u32>(!plain                  ? 1
+                                            : by_slots(plan.config) ? image.params.m
+                                                                    : grid.rows * grid.batch),
                  .block_x = static_cast<u32>(threads_of(plan.config)),
                  .cluster_x = cluster,
                  .smem_bytes = static_cast<u32>(plan.smem_bytes),

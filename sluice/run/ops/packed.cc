@@ -27,7 +27,7 @@ Result<Operands> operands_of(const Problem& given) {
          .used = has_k,
          .alignment = kTokenAlignment,
          .because = "rows are copied 16 bytes at a time"},
-        {.inner = p.k, .outer = p.m, .ld = p.a.ld});
+        {.inner = p.k, .outer = a_rows(p), .ld = p.a.ld});
   o.add({.name = "B",
          .role = has_groups(p) ? Role::chosen : Role::streamed,
          .used = has_k,
@@ -68,7 +68,7 @@ Result<Operands> operands_of(const Problem& given) {
          .because = "it is copied 16 bytes at a time",
          .without = ", or plan without norm_a"},
         {p.k});
-  o.add({.name = "groups", .type = DType::fp32, .used = reads_table(p)}, {p.batch});
+  o.add({.name = "groups", .type = DType::fp32, .used = reads_table(p)}, {table_size(p)});
   for (const char* name : {"scale_out", "row_factors"}) o.add({.name = name, .used = false}, {});
   o.add({.name = "the workspace", .role = Role::scratch, .used = false}, {});
   SLUICE_TRY(o.check_extents());
@@ -154,7 +154,7 @@ Result<void> make_image(const ops::Units&, const Problem& p, const NarrowConfig&
                  .block_x = static_cast<u32>(threads_of(c)),
                  .cluster_x = static_cast<u32>(c.parts)};
   image.params = NarrowParams{.strip_bytes = strip_bytes(p.b.packed, p.k),
-                              .ld_x = p.m == 1 ? 0 : p.a.ld,  // a single token may have any pitch
+                              .ld_x = a_rows(p) == 1 ? 0 : p.a.ld,  // a single token may have any pitch
                               .ld_d = p.d.ld,
                               .n = static_cast<int>(d_columns(p)),
                               .k = static_cast<int>(p.k),

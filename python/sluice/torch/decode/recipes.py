@@ -12,6 +12,7 @@ from typing import Any, Callable, List, NamedTuple, Optional
 import torch
 from torch import Tensor
 
+from .._moe_ops import takes_slots
 from .weights import Operand, Packed, Scaled
 
 RECIPES = ("row", "tensor", "int4", None)
@@ -192,10 +193,22 @@ class Recipe:
         return Stream(stream, w.down.product(ops, inner, out=b.down, name="down"))
 
     def _experts(self, ops: Any, w: Layer, state: Stream, b: Any, choose: Any) -> Stream:
-        """The feed-forward of a layer of experts. The products' rows are those of all experts, and where they end stands in a table."""
+        """The feed-forward of a layer of experts. Few rows are slots, each of which reads its expert's weights by itself. Else the
+        products' rows are those of all experts, and where they end stands in a table."""
         x, stream = self._norm(ops, state, w.norm2, "norm2", b.normed)
         logits = w.router.product(ops, x, out=b.router, name="router")  # type: ignore[union-attr]
         ids, weights = choose(logits, b.ids, b.weights)
+        if takes_slots(ids, logits.shape[1], w.gate_up.nbytes + w.down.nbytes):
+            gate = dict(ids=ids, activation=self.activation, gated=True, out=b.inner_of_experts, name="gate_up")
+            if self.name == "row":
+                codes, scales = ops.quantize(x, "row", out=b.quantized, scales=b.scales, name="quantize_x")
+                inner = w.gate_up.product(ops, codes, scales, self.dtype, **gate)
+                inner, scales = ops.quantize(inner, "row", out=b.inner_of_experts_quantized, scales=b.scales_of_experts, name="quantize")
+                y = w.down.product(ops, inner, scales, self.dtype, ids=ids, out=b.down_of_experts, name="down")
+            else:
+                inner = w.gate_up.product(ops, x, **gate)
+                y = w.down.product(ops, inner, ids=ids, out=b.down_of_experts, name="down")
+            return Stream(stream, ops.combine(y, ids, weights, experts=logits.shape[1], out=b.down, name="combine"))
         ends, row_of_slot, token_of_row = ops.route(ids, logits.shape[1], out=b.tables, name="route")
         gate = dict(offs=ends, activation=self.activation, gated=True, out=b.inner_of_experts, name="gate_up")
         if self.name == "row":

@@ -21,7 +21,7 @@ LEAST = 1e-4  # the smallest largest magnitude that a scale is made for, as in t
 @dataclasses.dataclass
 class Operand:
     """A weight n x k with its bias, or one for each expert: experts x n x k. ``gated``: rows of the gate, then rows of ``up``. Products of
-    experts take ``offs``, the ends of the groups."""
+    experts take ``offs``, the ends of the groups, or ``ids``, the experts of slots."""
 
     bias: Optional[Tensor]
     gated: bool
@@ -52,6 +52,8 @@ class Dense(Operand):
         return self._with_bias(weight=self.weight)
 
     def product(self, ops: Any, x: Tensor, **more: Any) -> Tensor:
+        if "ids" in more:
+            return ops.slots_mm(x, self.weight.transpose(-2, -1), bias=self.bias, **more)
         if self.weight.dim() == 3:
             return ops.grouped_mm(x, self.weight.transpose(-2, -1), bias=self.bias, **more)
         return ops.linear(x, self.weight, self.bias, **more)
@@ -73,6 +75,9 @@ class Scaled(Operand):
         return self._with_bias(weight=self.weight, scale=self.scale)
 
     def product(self, ops: Any, x: Tensor, scale_x: Tensor, out_dtype: torch.dtype, **more: Any) -> Tensor:
+        if "ids" in more:
+            return ops.slots_mm(x, self.weight.transpose(-2, -1), scale_a=scale_x, scale_b=self.scale.squeeze(-1), bias=self.bias,
+                                out_dtype=out_dtype, use_fast_accum=self.fast, **more)
         if self.weight.dim() == 3:
             return ops.scaled_grouped_mm(x, self.weight.transpose(-2, -1), scale_x, self.scale.squeeze(-1), bias=self.bias,
                                          out_dtype=out_dtype, use_fast_accum=self.fast, **more)
@@ -100,6 +105,8 @@ class Packed(Operand):
                 "zeros": kind.zeros, "order": kind.order}
 
     def product(self, ops: Any, x: Tensor, **more: Any) -> Tensor:
+        if "ids" in more:
+            return ops.slots_mm(x, self.packed, bias=self.bias, **more)
         if isinstance(self.packed, PackedExperts):
             return ops.packed_grouped_mm(x, self.packed, more.pop("offs"), self.bias, **more)
         return ops.packed_mm(x, self.packed, self.bias, **more)

@@ -33,6 +33,9 @@ Result<CombineShape> checked_shape(const CombineShape& given) {
     return Error{ErrorCode::invalid_size, "chosen = " + std::to_string(shape.chosen) + ": must be in 1.." +
                                               std::to_string(kMostChosen) +
                                               "; give each token so many experts"};
+  if (shape.experts < 0 || shape.experts > std::numeric_limits<int>::max())
+    return Error{ErrorCode::invalid_size, "experts = " + std::to_string(shape.experts) +
+                                              ": must be in 0..2^31 - 1; 0 if row_of_slot has rows"};
   i64 units = 0;
   if (shape.columns > std::numeric_limits<i64>::max() / 2 || shape.tokens > kMostSlots ||
       __builtin_mul_overflow(shape.tokens, ceil_div(shape.columns, i64{kCombineChunk}), &units) ||
@@ -123,6 +126,7 @@ Result<void> CombineOp::enqueue(const Prepared<CombineOp>& kernel, const Call& c
                              .shared_ld = shape.shared_ld,
                              .out_ld = shape.out_ld,
                              .chosen = static_cast<i32>(shape.chosen),
+                             .experts = static_cast<i32>(shape.experts),
                              .hand_off = args.hand_off};
   const i64 units = shape.tokens * ceil_div(shape.columns, i64{kCombineChunk});
   const i64 warmers = std::min(ceil_div(total_bytes(args.hand_off), kWarmCtaBytes), sms);
