@@ -161,11 +161,12 @@ const Names kNoSpacing = {"overlap.spacing registers", "overlap.spacing none", "
 const Names kNoSmallTokens = {"d e4m3", "x e4m3", "weights.order byte"};  // only the strip kernel has these
 
 /// No pool has a table of groups or scales by columns yet; group_test.cc runs these kernels with theirs.
-const Names kNoTable = {"groups.kind ends", "groups.kind counts", "groups.kind along_k",
+const Names kNoTable = {"groups.kind ends", "groups.kind counts", "groups.kind along_k", "groups.kind slots",
                         "scale_a_columns true"};
 
 /// packed_groups_test.cc runs these.
-const Names kNoGroups = {"groups.kind ends", "groups.kind counts", "groups.kind along_k"};
+const Names kNoGroups = {"groups.kind ends", "groups.kind counts", "groups.kind along_k",
+                         "groups.kind slots"};
 
 // To see it fail: remove a pool from sanitized_dense(), or "tile.n" from a kind's numbers.
 TEST(pool, covers_every_value_of_every_field_in_what_sanitizers_run) {

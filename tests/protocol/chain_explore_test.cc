@@ -248,8 +248,8 @@ TEST(chain_explore, lists_by_hand_are_those_of_the_source) {
     const char* file;
     int waits, triggers;
   };
-  for (const Kernel& kernel : {Kernel{"plain.cuh", 1, 2},
-                               {"narrow.cuh", 2, 2},  // with groups it waits before its table, too
+  for (const Kernel& kernel : {Kernel{"plain.cuh", 2, 2},  // with slots it waits before its table, too
+                               {"narrow.cuh", 2, 2},       // with groups, too
                                {"strip.cuh", 3, 2},
                                {"wide.cuh", 3, 2},
                                {"norm.cuh", 1, 2},

@@ -42,6 +42,8 @@ CALLS = {
     "packed_grouped_mm": (st.packed_grouped_mm, dict(x=X, packed=st.stack_packed([PACKED] * 4), offs=ENDS)),
     "stack_packed": (st.stack_packed, dict(weights=[PACKED, PACKED])),
     "grouped_mm": (st.grouped_mm, dict(mat_a=X, mat_b=EXPERTS, offs=ENDS)),
+    "slots_mm": (st.slots_mm, dict(mat_a=X, mat_b=EXPERTS.transpose(1, 2).contiguous().transpose(1, 2),
+                                   ids=torch.zeros(32, 2, dtype=torch.int32))),
     "scaled_grouped_mm": (st.scaled_grouped_mm, dict(mat_a=X.to(E4M3), mat_b=EXPERTS.to(E4M3).transpose(1, 2).contiguous().transpose(1, 2),
                                                      scale_a=torch.ones(32), scale_b=torch.ones(4, 64), offs=ENDS, out_dtype=BF16)),
     "scaled_grouped_mm_quantize": (st.scaled_grouped_mm_quantize, dict(
@@ -138,7 +140,7 @@ def tensor_cases():
                 continue  # an FP8 layer first quantises its input, which fails here
             value = right.get(parameter.name, torch.ones(64))
             for kind, wrong in TENSORS.items():
-                if (parameter.name, kind) == ("offs", "of integers"):
+                if parameter.name in ("offs", "ids") and kind == "of integers":
                     continue  # that is what it must be
                 yield pytest.param(function, {**right, parameter.name: wrong(value)}, parameter.name, id=f"{name}-{parameter.name}-{kind}")
 

@@ -438,7 +438,7 @@ def test_the_twins_have_the_arguments_of_what_they_stand_for():
 
     for name in ("rms_norm", "rms_norm_quantize", "linear", "scaled_mm", "packed_mm", "quantize", "silu_mul_quantize", "gap"):
         assert names(getattr(chain_on_host.HostSteps, name)) == names(getattr(st.Steps, name)), name
-    for name in ("grouped_mm", "scaled_grouped_mm", "packed_grouped_mm", "route", "gather", "combine"):  # without what decode does not use
+    for name in ("grouped_mm", "scaled_grouped_mm", "packed_grouped_mm", "slots_mm", "route", "gather", "combine"):  # without what decode does not use
         assert names(getattr(chain_on_host.HostSteps, name)) <= names(getattr(st.Steps, name)), name
     of_experts = vars(chain_on_host.FUNCTIONS)["moe"]
     for name, twin in {**vars(chain_on_host.FUNCTIONS), **vars(of_experts)}.items():

@@ -128,7 +128,7 @@ TEST_F(ExpertProductLaunch, of_columns_that_overlap_is_refused) {
           "scale_a_ld = 23 must be 0 (scales by rows), or at least 24, the rows of a group");
   p = in_groups(down());
   p.scale_a_ld = 24;
-  refuses(p, ErrorCode::invalid_stride, "at least 96 = m");
+  refuses(p, ErrorCode::invalid_stride, "at least 96, the rows of A");
   Problem packed{.m = 4, .n = 128, .k = 128};
   packed.b.packed = {.type = WeightType::uint4};
   packed.scale_a_ld = 4;

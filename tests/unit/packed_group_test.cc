@@ -92,7 +92,7 @@ TEST_F(PackedGroups, need_their_table_and_every_blob) {
 TEST_F(PackedGroups, that_cannot_be_are_refused) {
   Problem p = problem();
   p.groups.kind = GroupKind::along_k;
-  refused(p, ErrorCode::invalid_type, "groups.kind = along_k: packed weights take ends or counts");
+  refused(p, ErrorCode::invalid_type, "groups.kind = along_k: packed weights take ends, counts or slots");
   p = problem(), p.batch = kMostGroups + 1;
   refused(p, ErrorCode::invalid_size, "at most 1024");
   p = problem(), p.batch = -1;

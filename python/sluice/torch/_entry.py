@@ -62,6 +62,8 @@ _RULES: Dict[str, Tuple[Callable[[object], bool], str]] = {
     "torch.nn.Linear": (_instance_of(torch.nn.Linear), "a torch.nn.Linear"),
     "Workspace": (lambda value: isinstance(getattr(type(value), "address", None), (int, property)), "a sluice.Workspace"),
     "PackedWeights": (lambda value: type(value).__name__ == "PackedWeights", "sluice.PackedWeights, as pack_int4 gives them"),
+    "Union[Tensor, PackedExperts]": (lambda value: isinstance(value, torch.Tensor) or type(value).__name__ == "PackedExperts",
+                                     "a tensor, or sluice.PackedExperts"),
     "QuantizedWeights": (lambda value: type(value).__name__ == "QuantizedWeights", "sluice.weights.QuantizedWeights"),
     "WeightFormat": (lambda value: type(value).__name__ == "WeightFormat", "a sluice.WeightFormat"),
     "Mapping[str, Tensor]": (_instance_of(Mapping), "a state, which maps names to tensors"),

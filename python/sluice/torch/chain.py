@@ -260,8 +260,9 @@ class Steps:
                 bias_2: Optional[Tensor] = None, shared: Optional[Tensor] = None, batch_invariant: bool = False,
                 out: Optional[Tensor] = None, name: str = "experts") -> Tensor:
         """Adds the steps of ``st.moe.experts`` with silu: NAME.route, .gather, .gate_up, .quantize, .down and .combine, or for few tokens
-        with contiguous ids of int32 NAME.quantize_x, .gate_up, .quantize, .down and .combine. Returns ``out``, tokens x h, which may be ``shared``. ``x``: tokens x h; ``topk_weights``: fp32. An earlier step may write both and
-        the ids; none may write the weights of experts. These are not packed."""
+        with contiguous ids of int32 NAME.quantize_x, .gate_up, .quantize, .down and .combine. Returns ``out``, tokens x h, which may be
+        ``shared``. ``x``: tokens x h; ``topk_weights``: fp32. An earlier step may write both and the ids; none may write the weights of
+        experts. These are not packed."""
         def named(part: str) -> str:
             return f"{name}.{part}"
 

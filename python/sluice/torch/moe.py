@@ -132,9 +132,9 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
       torch unless 2 * i is a multiple of 256 or it is "silu"; with packed weights "clamped_swiglu" does.
 
     - ``batch_invariant``: True: a token's bits do not depend on the number of tokens. False: few tokens take other kernels. Up to 16,
-      whose experts seldom repeat, are not sorted (``slots_mm``) if ``topk_ids`` is contiguous and int32. With block scales and silu, tokens whose tiles of gates would fill
-      less than half of the GPU take another kernel. It rounds gate and up to x's type before it multiplies them. Packed weights cannot
-      promise it.
+      whose experts seldom repeat, are not sorted (``slots_mm``) if ``topk_ids`` is contiguous and int32. With block scales and silu,
+      tokens whose tiles of gates would fill less than half of the GPU take another kernel. It rounds gate and up to x's type before it
+      multiplies them. Packed weights cannot promise it.
 
     In 16 bits it is differentiable in x, the topk_weights, both weights and ``shared``. Gathering, gates and adding are then torch's, so
     bits differ from those without a gradient. A token's bits never depend on other tokens' values or experts.
@@ -191,8 +191,8 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
 
 
 def _by_slots(tokens: Tensor, ids: Tensor, weights: Optional[Tensor], w13: Union[Tensor, PackedExperts],
-              w2: Union[Tensor, PackedExperts], scales: Tuple[Optional[Tensor], Optional[Tensor]], biases: Tuple[Optional[Tensor], Optional[Tensor]], shared: Optional[Tensor],
-              granularity: Optional[str], activation: str, use_fast_accum: bool) -> Tensor:
+              w2: Union[Tensor, PackedExperts], scales: Tuple[Optional[Tensor], Optional[Tensor]],
+              biases: Tuple[Optional[Tensor], Optional[Tensor]], shared: Optional[Tensor], granularity: Optional[str], activation: str, use_fast_accum: bool) -> Tensor:
     """Returns the layer of so few slots that nothing is sorted."""
     rows, of_rows, dtype = tokens, None, tokens.dtype
     for weight, scale, bias, gated in ((w13, scales[0], biases[0], True), (w2, scales[1], biases[1], False)):
