@@ -2,6 +2,7 @@
 """Times layers of experts beside vLLM's Triton kernels: cold weights, CUDA graphs, contenders in turn.
 
     PYTHONPATH=python python bench/experts/layers.py OUT.json [--vllm FOLDER] [--ops _moe_C.abi3.so] [--seconds 240]
+        [--models Qwen3-30B,Mixtral] [--tokens 1,2,4] [--repeated MB]
 
 FOLDER is vllm/model_executor/layers/fused_moe of vLLM 0.20.2, of whose kernels two are taken at run time; without it the peer is left out.
 The file of --ops is vLLM's, whose moe_align_block_size sorts tokens for them; without it their sorting is not timed, and the record says
@@ -20,6 +21,7 @@ import time
 import torch
 
 import sluice.torch as st
+from sluice.torch import _moe_ops
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from products import BF16, COLD_BYTES, FP8_RATE, HBM, captured, head, timed
 
@@ -28,6 +30,7 @@ MODELS = {  # experts on this GPU, chosen per token, hidden, intermediate
     "DeepSeek-V3 EP8": (32, 8, 7168, 2048), "DeepSeek-V3 TP8": (256, 8, 7168, 256), "Mixtral": (8, 2, 4096, 14336),
 }
 ALL_EXPERTS = {"DeepSeek-V3 EP32": 256, "DeepSeek-V3 EP8": 256}  # ids of other ranks' experts are -1
+MAIN, OTHERS = ("Qwen3-30B", "DeepSeek-V3 EP8", "DeepSeek-V3 TP8"), ("DeepSeek-V3 EP32", "Mixtral", "Qwen3-235B TP8")
 TOKENS = (1, 8, 16, 64, 4096)
 NAMES = ("write_zeros_to_output", "fused_moe_kernel", "invoke_fused_moe_triton_kernel")
 
@@ -57,7 +60,7 @@ def their_config(folder, experts, inner, tokens):
 
 
 def routed(name, tokens, routing):
-    """Returns ids and weights of each token's experts."""
+    """Returns ids, of int32 as engines have them, and weights of each token's experts."""
     experts, chosen, _, _ = MODELS[name]
     everyone = ALL_EXPERTS.get(name, experts)
     if routing == "one":
@@ -67,7 +70,7 @@ def routed(name, tokens, routing):
         ids = torch.multinomial(weights.cuda().expand(tokens, -1), chosen)
         ids = torch.randperm(everyone, device="cuda")[ids]
     ids = torch.where(ids < experts, ids, -1)
-    return ids, torch.rand(tokens, chosen, device="cuda")
+    return ids.int(), torch.rand(tokens, chosen, device="cuda")
 
 
 class Layer:
@@ -79,6 +82,7 @@ class Layer:
         read = 3 * self.used() * self.inner * self.width  # bytes of a call's weights: chosen experts alone
         self.copies = max(2, min(8, -(-COLD_BYTES // max(read, 1))))
         self.w = [self._weights() for _ in range(self.copies)]
+        self.made = []
 
     def _weights(self):
         made = []
@@ -108,12 +112,13 @@ class Layer:
 
     def chains(self):
         """Returns a call of the layer as one chain; each copy of the weights has one."""
-        self.made = []  # a graph does not keep the kernels of its chains
+        chains = []
         for w13, s13, w2, s2 in self.w:
             steps = st.Steps()
             steps.experts(self.x, self.ids, self.weights, w13, w2, scale_w13=s13, scale_w2=s2)
-            self.made.append(st.Chain(steps))
-        return lambda i: self.made[i].run()
+            chains.append(st.Chain(steps))
+        self.made += chains  # a graph does not keep the kernels of its chains
+        return lambda i: chains[i].run()
 
     def aligned_by_op(self, block):
         """Returns vLLM's sort, and the tensors that it fills."""
@@ -169,9 +174,13 @@ class Layer:
 
 def run(name, tokens, routing, kernels, folder, with_ops):
     layer = Layer(name, tokens, routing)
-    record = {"model": name, "tokens": tokens, "routing": routing, "floor_us": layer.floor(), "peer sorts": with_ops}
+    record = {"model": name, "tokens": tokens, "routing": routing, "used": layer.used(), "floor_us": layer.floor(), "peer sorts": with_ops}
     graphs = {"sluice": captured(layer.chains(), layer.copies), "sluice ops": captured(layer.sluice, layer.copies),
               "sluice ops, batch_invariant": captured(layer.batch_invariant, layer.copies)}
+    if tokens <= 16:
+        ids, layer.ids = layer.ids, layer.ids.long()  # which are always sorted
+        graphs |= {"sluice, sorted": captured(layer.chains(), layer.copies), "sluice ops, sorted": captured(layer.sluice, layer.copies)}
+        layer.ids = ids
     if kernels is not None:
         try:
             call = layer.of_vllm(kernels, folder, with_ops)
@@ -191,15 +200,20 @@ def main():
     parser.add_argument("--vllm")
     parser.add_argument("--ops")
     parser.add_argument("--seconds", type=float, default=240)
+    parser.add_argument("--models", type=lambda text: text.split(","), help="of these alone, all numbers of tokens; else what pages show")
+    parser.add_argument("--tokens", type=lambda text: [int(part) for part in text.split(",")], default=TOKENS)
+    parser.add_argument("--repeated", type=float, help="MB of weights that slots may read again: another limit than the layer's own")
     arguments = parser.parse_args()
     torch.manual_seed(0)
+    if arguments.repeated is not None:
+        _moe_ops._REPEATED_BYTES = int(arguments.repeated * 2**20)
     kernels = their_kernels(arguments.vllm) if arguments.vllm else None
     if arguments.ops:
         torch.ops.load_library(arguments.ops)
     began, results, this_run = time.time(), [], head(torch.cuda.get_device_name(), arguments.seconds)
-    cases = [(name, tokens, "uniform") for tokens in TOKENS for name in ("Qwen3-30B", "DeepSeek-V3 EP8", "DeepSeek-V3 TP8")]
-    cases += [(name, 64, routing) for name in ("Qwen3-30B", "DeepSeek-V3 EP8") for routing in ("zipf", "one")]
-    cases += [(name, tokens, "uniform") for name in ("DeepSeek-V3 EP32", "Mixtral", "Qwen3-235B TP8") for tokens in (1, 16, 4096)]
+    cases = [(name, tokens, "uniform") for tokens in arguments.tokens for name in arguments.models or MAIN]
+    cases += [] if arguments.models else [(name, 64, routing) for name in ("Qwen3-30B", "DeepSeek-V3 EP8") for routing in ("zipf", "one")]
+    cases += [] if arguments.models else [(name, tokens, "uniform") for name in OTHERS for tokens in (1, 16, 4096)]
     for name, tokens, routing in cases:
         if time.time() - began > arguments.seconds:
             break

@@ -118,7 +118,8 @@ namespace {
 
 /// Returns the group of each row: any, with some that do not exist, or one for all.
 std::vector<int> slots_of(const Problem& p, Routing routing, u64 seed) {
-  const int groups = static_cast<int>(p.batch), chosen = verify::pick(verify::hash(seed, 0x67), groups);
+  const int groups = std::max(static_cast<int>(p.batch), 1);
+  const int chosen = verify::pick(verify::hash(seed, 0x67), groups);
   std::vector<int> slots(static_cast<size_t>(p.m));
   for (size_t s = 0; s < slots.size(); ++s) {
     const u64 random = verify::hash(seed, s);

@@ -44,13 +44,13 @@ SLUICE_DEVICE plain::Place plain_place(const GemmParams& params, u32 smem) {
     p.batch = group_of_slot(grouped.group_numbers[y], params.grid.batch);
     p.first_token = y;
     p.first_row_a = quotient(y, grouped.group_pitch);
-    p.batch_a = 0;
+    p.matrix = 0;
   } else {
     // Avoids the division for a single matrix: it would take 0.1 us of a 4 us kernel.
     p.batch = params.grid.batch == 1 ? 0 : y / params.grid.rows;
     p.first_token = (y - p.batch * params.grid.rows) * kConfig.tile.m;
     p.first_row_a = p.first_token;
-    p.batch_a = p.batch;
+    p.matrix = p.batch;
   }
   const int stages = ceil_div(params.grid.k_tiles, stage_k_tiles(kConfig));
   p.first_stage = static_cast<int>(static_cast<i64>(p.rank) * stages / kParts) + p.team;
@@ -83,10 +83,10 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   extern __shared__ __align__(1024) u8 smem[];
   const u32 base = ptx::shared_address(smem);
   Launch::begin();
+  Sums::announce();
   if constexpr (by_slots(kConfig)) Launch::wait();
   const plain::Place at = plain_place<kConfig>(params, base);
   if (by_slots(kConfig) && at.batch < 0) return;  // with all CTAs of the cluster
-  Sums::announce();
 
   typename PlainTeam<kConfig>::Copier copier(params, at);
   const auto copy = [&](u32 stage) { copier.copy(stage); };
@@ -106,24 +106,24 @@ SLUICE_DEVICE void run_plain(const GemmParams& params) {
   tile.finish();
 
   element.set_tensor_scales(scales);
-  // With slots, a tile has one row of D, which is one matrix, and its group's vectors of columns.
-  const int matrix = by_slots(kConfig) ? 0 : at.batch;
+  // A plain batch shares its vectors of columns; with slots each group has its own.
   const i64 vectors = by_slots(kConfig) ? i64{at.batch} * params.n : 0;
-  const auto row_scale = [&](int row) { return element.row_scale(by_slots(kConfig) ? at.first_row_a : row); };
   const auto store = [&](int token, int row, const ptx::Float4& sum) {
     if constexpr (kConfig.epilogue.gated) {  // tile rows alternate: a pair of the gate, then a pair of "up"
                                              // (plain/copier.cuh)
-      const Position at_d{at.first_token + token, (at.first_row + row) / 2, matrix};
+      const Position at_d{at.first_token + token, (at.first_row + row) / 2, at.matrix};
       if (at_d.row >= params.m || at_d.column >= params.n / 2) return;
       const ColumnPair operands[] = {element.columns(at_d.column, vectors),
                                      element.columns(params.n / 2 + at_d.column, vectors)};
       return store_pair<kConfig.d, kConfig.epilogue>(
-          params, at_d, element.apply_gated({sum.x, sum.y}, {sum.z, sum.w}, row_scale(at_d.row), operands));
+          params, at_d,
+          element.apply_gated({sum.x, sum.y}, {sum.z, sum.w}, element.row_scale(at.first_row_a + token),
+                              operands));
     }
-    const Position first{at.first_token + token, at.first_row + row, matrix};
+    const Position first{at.first_token + token, at.first_row + row, at.matrix};
     const Position second{first.row, first.column + 2, first.batch};
     if (first.row >= params.m || first.column >= params.n) return;
-    const float scale = row_scale(first.row);
+    const float scale = element.row_scale(at.first_row_a + token);
     store_pair<kConfig.d, kConfig.epilogue>(
         params, first,
         element.apply({sum.x, sum.y}, scale, element.columns(first.column, vectors),

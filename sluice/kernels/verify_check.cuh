@@ -8,10 +8,10 @@
 #include <sluice/kernels/verify_conv.h>
 #include <sluice/kernels/verify_model.h>
 #include <sluice/kernels/verify_activation.cuh>
+#include <sluice/kernels/verify_groups.cuh>
 
 namespace sluice::verify {
 
-inline constexpr int kCheckThreads = 256;
 inline constexpr int kSide = kCheckTile / 2;  // threads along each edge; each has elements i and i + kSide
 inline constexpr u32 kLargestCode = 0x7e;     // e4m3's code of 448
 inline constexpr float kSmallestScale = 2.24e-7f;  // a bit more than 1e-4 / 448, the quantiser's smallest
@@ -396,25 +396,6 @@ SLUICE_DEVICE void find_unwritten(const CheckParams& p, const BlockAt& at) {
   }
 }
 
-/// The rows, or the part of k, of each group; unused with slots.
-struct GroupList {
-  int begin[kMostGroups], end[kMostGroups];
-};
-
-SLUICE_DEVICE void read_groups(const CheckParams& p, GroupList& groups) {
-  const int count = static_cast<int>(p.problem.batch), total = static_cast<int>(group_total(p.problem));
-  for (int g = threadIdx.x; g < count; g += kCheckThreads) groups.end[g] = p.groups[g];
-  __syncthreads();
-  for (int g = 0, before = 0; threadIdx.x == 0 && g < count; ++g) {
-    const int number = groups.end[g];
-    const GroupRows rows =
-        group_rows_of(p.problem.groups.kind, p.problem.groups.pitch, total, g, number, before);
-    before = max(before, min(number, total));
-    groups.begin[g] = rows.begin, groups.end[g] = rows.end;
-  }
-  __syncthreads();
-}
-
 /// Checks that rows that belong to no group still have D's fill.
 SLUICE_DEVICE void find_written(const CheckParams& p, const GroupList& groups, i64 row_begin,
                                 i64 column_begin) {
@@ -422,10 +403,7 @@ SLUICE_DEVICE void find_written(const CheckParams& p, const GroupList& groups, i
   for (int i = threadIdx.x; i < kCheckTile * kCheckTile; i += kCheckThreads) {
     const i64 row = row_begin + i / kCheckTile, column = column_begin + i % kCheckTile;
     bool used = row >= p.problem.m || column >= d_columns(p.problem);
-    if (!used && by_slots(p.problem))
-      used = group_of_slot(p.groups[row], static_cast<int>(p.problem.batch)) >= 0;
-    for (int g = 0; !used && !by_slots(p.problem) && g < p.problem.batch; ++g)
-      used = row >= groups.begin[g] && row < groups.end[g];
+    if (!used) visit_groups(p, groups, row, row + 1, [&](int, i64, i64) { used = true; });
     if (used) continue;
     const u32 got = load_bits(d.type, p.d, row * d.ld + column);
     if (got != poison_of(d.type))
@@ -483,15 +461,9 @@ SLUICE_DEVICE void check_output(const CheckParams& p) {
       check({batch, row, column, row, row_end, k_low, k_high}, selected);
       continue;
     }
-    for (i64 slot = row; by_slots(problem) && slot < row_end; ++slot) {
-      const int group = group_of_slot(p.groups[slot], static_cast<int>(problem.batch));
-      if (group >= 0) check({group, row, column, slot, slot + 1, 0, problem.k}, selected);
-    }
-    for (int g = 0; !by_slots(problem) && g < problem.batch; ++g) {
-      const i64 low = groups.begin[g] > row ? groups.begin[g] : row;
-      const i64 high = groups.end[g] < row_end ? groups.end[g] : row_end;
-      if (low < high) check({g, row, column, low, high, 0, problem.k}, selected);
-    }
+    visit_groups(p, groups, row, row_end, [&](int group, i64 low, i64 high) {
+      check({group, row, column, low, high, 0, problem.k}, selected);
+    });
     find_written(p, groups, row, column);
   }
   publish(p.log, findings, checked);

@@ -67,6 +67,7 @@ enum class Judge : u8 { exact, bounded, unwritten };
 
 /// Outputs are checked in square blocks of this edge.
 inline constexpr int kCheckTile = 32;
+inline constexpr int kCheckThreads = 256;
 
 struct CheckParams {
   Problem problem;  // strides set; for a convolution, the result of judged_problem()

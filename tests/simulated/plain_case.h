@@ -2,7 +2,7 @@
 // Random problems for kernels of Schedule::plain, with operands that have rights (simulated_cta.h), and the
 // verdict on what a simulated launch made of D. Inputs are small whole numbers and scales are powers of two,
 // so every sum is exact in fp32. D must then be the reference's in every bit, unless an activation is smooth.
-// What must not be read is NaN; what must not be written is compared too.
+// Bytes that must not be read are NaN; bytes that must not be written are compared, too.
 #pragma once
 
 #include <algorithm>

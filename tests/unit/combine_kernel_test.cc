@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel that adds up the rows of a token's experts, on simulated threads, must equal the reference in
 // every bit. Covers types, vectors and elements, pitches, weights and `shared` given or not, and rows that
-// are missing, outside or repeated. What must not be read is NaN. To see it fail: let a missing row add its
-// zeros (-0 turns to 0), or add `shared` last.
+// are missing, outside or repeated. Rows and weights that must not be read are NaN. To see it fail: let a
+// missing row add its zeros (-0 turns to 0), or add `shared` last.
 #include <gtest/gtest.h>
 
 #include <cmath>

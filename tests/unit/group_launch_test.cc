@@ -137,7 +137,7 @@ Problem slots_problem() {
   return p;
 }
 
-/// To see it fail, take the table's size from the groups, or launch a row of CTAs for each group.
+/// To see it fail, take the table's size from the groups, or launch a row of CTAs per group.
 TEST_F(GroupLaunch, by_slots_has_a_row_of_ctas_for_each) {
   const Problem p = slots_problem();
   EXPECT_EQ(table_size(p), 16);
@@ -172,6 +172,7 @@ TEST_F(GroupLaunch, by_slots_may_be_empty) {
     p.*size = 0;
     const Result<Plan> plan = gemm::plan(p, device().info());
     EXPECT_TRUE(plan.ok()) << plan.error().message;
+    EXPECT_EQ(even_table(p).size(), static_cast<size_t>(p.m));
   }
   Problem p = slots_problem();
   p.groups.pitch = 0;

@@ -3,7 +3,7 @@
 ``sluice::moe_gather_quantize`` and ``sluice::moe_combine``. The fakes check what decides shapes and types."""
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch import Tensor
 from .. import _binding as f
 from .._names import GRANULARITIES, number_of
 from ..errors import InvalidArgument, InvalidSize, InvalidType
+from ..packed_experts import PackedExperts
 from ._library import _define, scales_shape
 
 _ID_TYPES = (torch.int32, torch.int64)
@@ -81,6 +82,22 @@ def layer_takes_slots(x: Tensor, ids: Tensor, w13: Tensor, w2: Tensor, granulari
     if batch_invariant or (granularity == "1x128" and w13.shape[1] % 256 != 0) or (granularity is None and not rows_are_aligned(x)):
         return False
     return takes_slots(ids, w13.shape[0], w13.numel() * w13.element_size() + w2.numel() * w2.element_size())
+
+
+def layer_of_slots(quantize: Any, slots_mm: Any, combine: Any, x: Tensor, ids: Tensor, topk_weights: Optional[Tensor], weights: Tuple[Any, Any],
+                   scales: Tuple[Optional[Tensor], Optional[Tensor]], biases: Tuple[Optional[Tensor], Optional[Tensor]],
+                   shared: Optional[Tensor], granularity: Optional[str], activation: str, use_fast_accum: bool,
+                   named: Callable[[str], Dict[str, Any]] = lambda part: {}, **combined: Any) -> Tensor:
+    """Returns the layer of so few slots that nothing is sorted. The three functions are those of sluice.torch, or methods of st.Steps;
+    ``named(part)``: more arguments of a step; ``combined``: of the last one."""
+    rows, of_rows = x, None
+    for i, (quantizer, product) in enumerate((("quantize_x", "gate_up"), ("quantize", "down"))):
+        if granularity is not None:
+            rows, of_rows = quantize(rows, granularity, **named(quantizer))
+        mat_b = weights[i] if isinstance(weights[i], PackedExperts) else weights[i].transpose(-2, -1)
+        rows = slots_mm(rows, mat_b, ids, scale_a=of_rows, scale_b=scales[i], bias=biases[i], gated=i == 0,
+                        activation=activation if i == 0 else None, use_fast_accum=use_fast_accum, out_dtype=x.dtype, **named(product))
+    return combine(rows, ids, topk_weights, shared, experts=len(weights[0]), **named("combine"), **combined)  # type: ignore[no-any-return]
 
 
 def new_routed(topk_ids: Tensor, experts: int, pitch: int, rows: int) -> Tuple[Tensor, Tensor, Tensor]:

@@ -28,8 +28,8 @@ from ..packed import PackedWeights
 from ..packed_experts import PackedExperts
 from ._entry import checked
 from ._library import SLOTS, activation_number, check_norm_scale, check_out, half_of_columns, scales_shape
-from ._moe_ops import check_experts, gates_in_one_kernel, granularity_of, layer_takes_slots, new_routed, rows_for
-from .grouped import ENDS, slots_of_row
+from ._moe_ops import check_experts, gates_in_one_kernel, granularity_of, layer_of_slots, layer_takes_slots, new_routed, rows_for
+from .grouped import ENDS, default_of_slots, refuse_scales_of_packed, slots_of_row
 
 __all__ = ["Chain", "Steps"]
 
@@ -190,19 +190,18 @@ class Steps:
         if not ids.is_contiguous():
             raise InvalidArgument(f"ids has shape {tuple(ids.shape)} and strides {ids.stride()}: it must be contiguous, because later "
                                   "launches read its memory; pass ids.contiguous()")
-        if out_dtype is None and out is None:
-            out_dtype = torch.bfloat16 if mat_a.dtype.itemsize == 1 else mat_a.dtype
+        if out is None:
+            out_dtype = out_dtype or default_of_slots(mat_a)
         table, pitch = ids.view(-1), slots_of_row(mat_a, ids)
         extras = (f.OFFS, table, f.GROUPS, SLOTS, f.GROUP_PITCH, pitch, f.BIAS, bias, f.ACTIVATION, activation_number(activation), f.GATED,
                   gated)
         if isinstance(mat_b, PackedExperts):
             mat_b.check_gated(gated)
-            if scale_a is not None or scale_b is not None:
-                raise InvalidArgument("scale_a or scale_b is given and mat_b is packed: it contains its scales; leave it out")
-            out = self._slots_out(out, table, mat_a, _width(mat_b.n, gated), out_dtype)
+            refuse_scales_of_packed(scale_a, scale_b)
+            out = self._out(out, table, _width(mat_b.n, gated), out_dtype)
             self._add(f.add_product, name, f.X, mat_a, f.PACKED_BLOB, mat_b.blob, f.OUT, out, *f.weights_fields(mat_b.numbers), *extras)
             return out
-        out = self._slots_out(out, table, mat_a, _width(mat_b.shape[-1], gated), out_dtype)
+        out = self._out(out, table, _width(mat_b.shape[-1], gated), out_dtype)
         self._add(f.add_product, name, f.MAT_A, mat_a, f.MAT_B, mat_b, f.OUT, out, f.SCALE_A, scale_a, f.SCALE_B, scale_b,
                   f.USE_FAST_ACCUM, use_fast_accum, *extras)
         return out
@@ -273,13 +272,8 @@ class Steps:
         granularity = granularity_of(w13, scale_w13, scale_w2)
         up, down = w13.transpose(-2, -1), w2.transpose(-2, -1)
         if layer_takes_slots(x, topk_ids, w13, w2, granularity, batch_invariant):
-            rows, of_rows = (x, None) if granularity is None else self.quantize(x, granularity, name=named("quantize_x"))
-            rows = self.slots_mm(rows, up, topk_ids, scale_a=of_rows, scale_b=scale_w13, bias=bias_13, activation="silu", gated=True,
-                                 out_dtype=x.dtype, name=named("gate_up"))
-            if granularity is not None:
-                rows, of_rows = self.quantize(rows, granularity, name=named("quantize"))
-            y = self.slots_mm(rows, down, topk_ids, scale_a=of_rows, scale_b=scale_w2, bias=bias_2, out_dtype=x.dtype, name=named("down"))
-            return self.combine(y, topk_ids, topk_weights, shared, experts=w13.shape[0], out=out, name=named("combine"))
+            return layer_of_slots(self.quantize, self.slots_mm, self.combine, x, topk_ids, topk_weights, (w13, w2), (scale_w13, scale_w2),
+                                  (bias_13, bias_2), shared, granularity, "silu", False, lambda part: {"name": named(part)}, out=out)
         ends, row_of_slot, token_of_row = self.route(topk_ids, w13.shape[0], name=named("route"))
         if granularity is None:
             rows = self.gather(x, token_of_row, name=named("gather"))
@@ -334,13 +328,6 @@ class Steps:
         if out is None:
             return like.new_empty((like.shape[0], columns), dtype=dtype)
         check_out(out, dtype)
-        return out
-
-    def _slots_out(self, out: _Out, table: Tensor, like: Tensor, columns: int, dtype: Optional[torch.dtype]) -> Tensor:
-        if out is None:
-            return like.new_empty((table.shape[0], columns), dtype=dtype)
-        if dtype is not None:
-            check_out(out, dtype)
         return out
 
     def _sum(self, input: Tensor, residual: _Out, total: _Out) -> _Out:

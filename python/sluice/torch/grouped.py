@@ -187,6 +187,16 @@ def slots_of_row(mat_a: Tensor, ids: Tensor) -> int:
     return slots // rows
 
 
+def default_of_slots(mat_a: Tensor) -> torch.dtype:
+    """Returns the result's type where the caller gives none."""
+    return torch.bfloat16 if mat_a.dtype.itemsize == 1 else mat_a.dtype
+
+
+def refuse_scales_of_packed(scale_a: Optional[Tensor], scale_b: Optional[Tensor]) -> None:
+    if scale_a is not None or scale_b is not None:
+        raise InvalidArgument("scale_a or scale_b is given and mat_b is packed: it contains its scales, and 16 bits have none; leave it out")
+
+
 @op(offs="ids")
 def slots_mm(mat_a: Tensor, mat_b: Union[Tensor, PackedExperts], ids: Tensor, *, scale_a: Optional[Tensor] = None,
              scale_b: Optional[Tensor] = None, bias: Optional[Tensor] = None, activation: Optional[str] = None, gated: bool = False,
@@ -211,11 +221,10 @@ def slots_mm(mat_a: Tensor, mat_b: Union[Tensor, PackedExperts], ids: Tensor, *,
         check_out(out, out_dtype)
     if isinstance(mat_b, PackedExperts):
         mat_b.check_gated(gated)
-        if scale_a is not None or scale_b is not None:
-            raise InvalidArgument("scale_a or scale_b is given and mat_b is packed: it contains its scales, and 16 bits have none; leave it out")
+        refuse_scales_of_packed(scale_a, scale_b)
         return dispatch(PACKED_GROUPED_MM, out, out_dtype or (mat_a.dtype if out is None else out.dtype), mat_a, mat_b.blob, mat_b.numbers,
                         ids.reshape(-1), SLOTS, slots_of_row(mat_a, ids), bias, activation, gated)
-    made = out_dtype or (torch.bfloat16 if mat_a.dtype.itemsize == 1 else mat_a.dtype)
+    made = out_dtype or default_of_slots(mat_a)
     return product_of_groups(mat_a, mat_b, ids.reshape(-1), groups=SLOTS, pitch=slots_of_row(mat_a, ids), scale_a=scale_a, scale_b=scale_b,
                              use_fast_accum=use_fast_accum, bias=bias, activation=activation, gated=gated, out=out,
                              out_dtype=made if out is None else out_dtype)

@@ -24,7 +24,7 @@ from ..packed_experts import PackedExperts
 from ..plans import Workspace
 from ._entry import op
 from ._moe_ops import (COMBINE, GATHER, GATHER_QUANTIZE, ROUTE, check_experts, check_granularity, check_ids, gates_in_one_kernel,
-                       granularity_of, layer_takes_slots, rows_are_aligned, rows_for, takes_slots)
+                       granularity_of, layer_of_slots, layer_takes_slots, rows_are_aligned, rows_for, takes_slots)
 from .autograd import needs_grad, refuse_grad
 from .grouped import grouped_mm, packed_grouped_mm, scaled_grouped_mm, scaled_grouped_mm_quantize, slots_mm
 from .quantize import quantize, silu_mul_quantize
@@ -155,7 +155,8 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
                                   "leave it out, or take 16 bits or fp8")
         if (activation != "clamped_swiglu" and rows_are_aligned(tokens)
                 and takes_slots(ids, len(w13), w13.nbytes + w2.nbytes)):  # type: ignore[union-attr]
-            return _by_slots(tokens, ids, weights, w13, w2, (None, None), (bias_13, bias_2), more, None, activation, False).view(x.shape)
+            return layer_of_slots(quantize, slots_mm, combine, tokens, ids, weights, (w13, w2), (None, None), (bias_13, bias_2), more, None,
+                                  activation, False).view(x.shape)
         ends, row_of_slot, token_of_row = route(ids, len(w13))
         y = _packed(gather(tokens, token_of_row), w13, w2, ends, (bias_13, bias_2), activation)  # type: ignore[arg-type]
     elif (granularity := granularity_of(w13, scale_w13, scale_w2)) is None:
@@ -164,8 +165,8 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
             raise InvalidArgument("batch_invariant = True and an argument requires a gradient: gates are torch's then, and round once "
                                   "more than without one; leave it out, or call under torch.no_grad()")
         if not wants and layer_takes_slots(tokens, ids, w13, w2, None, batch_invariant):
-            return _by_slots(tokens, ids, weights, w13, w2, (None, None), (bias_13, bias_2), more, None, activation,
-                             use_fast_accum).view(x.shape)
+            return layer_of_slots(quantize, slots_mm, combine, tokens, ids, weights, (w13, w2), (None, None), (bias_13, bias_2), more, None,
+                                  activation, use_fast_accum).view(x.shape)
         tables = route(ids, w13.shape[0])
         if wants:
             return _differentiable(tokens, weights, w13, w2, tables, (bias_13, bias_2), more, activation, workspace).view(x.shape)
@@ -177,8 +178,8 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
         if needs_grad(x, topk_weights, shared, None):
             refuse_grad("experts of fp8 weights")
         if layer_takes_slots(tokens, ids, w13, w2, granularity, batch_invariant):
-            return _by_slots(tokens, ids, weights, w13, w2, (scale_w13, scale_w2), (bias_13, bias_2), more, granularity, activation,
-                             use_fast_accum).view(x.shape)
+            return layer_of_slots(quantize, slots_mm, combine, tokens, ids, weights, (w13, w2), (scale_w13, scale_w2), (bias_13, bias_2), more,
+                                  granularity, activation, use_fast_accum).view(x.shape)
         ends, row_of_slot, token_of_row = route(ids, w13.shape[0])
         codes, scales = gather(tokens, token_of_row, granularity)
         up = w13.transpose(-2, -1)
@@ -188,20 +189,6 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
         y = scaled_grouped_mm(codes, w2.transpose(-2, -1), scales, scale_w2, ends, bias_2, out_dtype=x.dtype,  # type: ignore[arg-type]
                               use_fast_accum=use_fast_accum, workspace=workspace)
     return combine(y, row_of_slot, weights, more).view(x.shape)
-
-
-def _by_slots(tokens: Tensor, ids: Tensor, weights: Optional[Tensor], w13: Union[Tensor, PackedExperts],
-              w2: Union[Tensor, PackedExperts], scales: Tuple[Optional[Tensor], Optional[Tensor]],
-              biases: Tuple[Optional[Tensor], Optional[Tensor]], shared: Optional[Tensor], granularity: Optional[str], activation: str, use_fast_accum: bool) -> Tensor:
-    """Returns the layer of so few slots that nothing is sorted."""
-    rows, of_rows, dtype = tokens, None, tokens.dtype
-    for weight, scale, bias, gated in ((w13, scales[0], biases[0], True), (w2, scales[1], biases[1], False)):
-        if granularity is not None:
-            rows, of_rows = quantize(rows, granularity)
-        mat_b = weight if isinstance(weight, PackedExperts) else weight.transpose(-2, -1)
-        rows = slots_mm(rows, mat_b, ids, scale_a=of_rows, scale_b=scale, bias=bias, gated=gated,
-                        activation=activation if gated else None, use_fast_accum=use_fast_accum, out_dtype=dtype)
-    return combine(rows, ids, weights, shared, experts=len(w13))  # type: ignore[no-any-return]
 
 
 def _clamped_swiglu(gate: Tensor, up: Tensor) -> Tensor:

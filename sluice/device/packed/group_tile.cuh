@@ -26,11 +26,11 @@ SLUICE_DEVICE void take_rows(NarrowParams& params, int group, int first_x, const
 /// CTA, behind the PDL wait, before anything else uses the shared memory at `smem`.
 template <NarrowConfig kConfig>
 SLUICE_DEVICE int take_group(NarrowParams& params, u32 smem) {
-  const int wanted = static_cast<int>(blockIdx.y);
   if constexpr (kConfig.groups.kind == GroupKind::slots) {
-    const int group = group_of_slot(params.group_numbers[wanted], params.group_count);
+    const int slot = static_cast<int>(blockIdx.y);
+    const int group = group_of_slot(params.group_numbers[slot], params.group_count);
     if (group < 0) return group;
-    take_rows<kConfig>(params, group, quotient(wanted, params.group_pitch), {wanted, wanted + 1});
+    take_rows<kConfig>(params, group, quotient(slot, params.group_pitch), {slot, slot + 1});
     return 0;
   }
   const GroupTable<SharedInts> table{{smem}, kConfig.groups.most};
@@ -41,6 +41,7 @@ SLUICE_DEVICE int take_group(NarrowParams& params, u32 smem) {
                                                       table});
   }
   __syncthreads();
+  const int wanted = static_cast<int>(blockIdx.y);
   int group = -1, tile = -1;
   GroupRows rows;
   if (wanted < table.tiles_before(params.group_count)) {
@@ -49,7 +50,8 @@ SLUICE_DEVICE int take_group(NarrowParams& params, u32 smem) {
     tile = wanted - table.tiles_before(group);
   }
   __syncthreads();  // the rings overwrite the table
-  if (tile >= 0) take_rows<kConfig>(params, group, rows.begin, rows);
+  if (tile < 0) return tile;
+  take_rows<kConfig>(params, group, rows.begin, rows);
   return tile;
 }
 

@@ -19,7 +19,7 @@ inline constexpr int kCopyRows = 4;  // rows that a warp copies at once, with ei
 struct Place {
   int lane, team, rank;               // lane: index among the team's threads
   int first_row, first_token, batch;  // first row of B, first row of D, matrix of B
-  int first_row_a, batch_a;           // first row and matrix of A; with slots they are not those of D
+  int first_row_a, matrix;            // first row of A, matrix of A and D; with slots there is one matrix
   int first_stage, count;             // stages along k: first_stage, first_stage + teams, ..
   u32 ring;
 };
@@ -47,16 +47,19 @@ class ScaleCopier {
   SLUICE_DEVICE ScaleCopier(const GemmParams& params, const Place& at) : lane_(at.lane) {
     const i64 k_blocks = params.grid.k_tiles;
     rows_left_ = tokens_of<kConfig>(params, at);
-    row_step_ = k_blocks;
     if constexpr (kConfig.scale_a_columns) {
+      row_step_ = 1;
       k_step_ = scale_a_ld(params);
-      a_ = params.scale_a + (at.batch_a * k_blocks + at.first_stage) * k_step_ + at.first_row_a;
+      a_ = params.scale_a + at.matrix * k_blocks * k_step_;
     } else {
-      a_ = params.scale_a + (i64{at.batch_a} * params.m + at.first_row_a) * k_blocks + at.first_stage;
+      row_step_ = k_blocks;
+      k_step_ = 1;
+      a_ = params.scale_a + at.matrix * params.m * k_blocks;
     }
-    // A tile's columns of either half lie in one block of 128: n / 2 is a multiple of it.
-    const int column =
-        kConfig.epilogue.gated ? at.first_row / 2 + (at.lane == 1 ? params.n / 2 : 0) : at.first_row;
+    a_ += at.first_row_a * row_step_ + at.first_stage * k_step_;
+    // A tile's columns of either half lie in one block of 128: n / 2 is a multiple of it. The third row of a
+    // gated tile is the first of "up".
+    const i64 column = row_of_b<kConfig>(params, at, 2 * at.lane);
     const i64 blocks = ceil_div(params.n, kScaleBlock);
     b_ = params.scale_b + (at.batch * blocks + column / kScaleBlock) * k_blocks + at.first_stage;
   }
@@ -70,10 +73,9 @@ class ScaleCopier {
     for (int first = 0; first < kConfig.tile.m; first += 32) {
       const int row = first + lane_;
       if (row >= kConfig.tile.m) break;
-      const i64 offset = kConfig.scale_a_columns ? row : row * row_step_;
-      ptx::copy_4_bytes(target(stage, row), a_ + offset, row < rows_left_ ? 4 : 0);
+      ptx::copy_4_bytes(target(stage, row), a_ + row * row_step_, row < rows_left_ ? 4 : 0);
     }
-    a_ += kConfig.scale_a_columns ? kConfig.warps * k_step_ : kConfig.warps;
+    a_ += kConfig.warps * k_step_;
     b_ += kConfig.warps;
   }
 
@@ -86,9 +88,9 @@ class ScaleCopier {
     return static_cast<const FactoredParams&>(params).scale_a_ld;
   }
 
-  const float* a_;  // scale of the tile's first row
-  const float* b_;  // scale of this lane's part of the columns
-  i64 row_step_, k_step_;
+  const float* a_;         // scale of the tile's first row
+  const float* b_;         // scale of this lane's part of the columns
+  i64 row_step_, k_step_;  // from the scale of one row of A, or k-tile, to that of the next
   int rows_left_, lane_;
 };
 
@@ -106,7 +108,7 @@ class Copier {
     b_ = static_cast<const u8*>(params.b) + k +
          kElement * (at.batch * params.b_batch_stride + row_of_b<kConfig>(params, at, row) * params.b_ld);
     a_ = static_cast<const u8*>(params.a) + k +
-         kElement * (at.batch_a * params.a_batch_stride + (at.first_row_a + row) * params.a_ld);
+         kElement * (at.matrix * params.a_batch_stride + (at.first_row_a + row) * params.a_ld);
     rows_left_ = params.n - at.first_row - row;
     tokens_left_ = tokens_of<kConfig>(params, at) - row;
     k_left_ = static_cast<i64>(params.k) * kElement - k;

@@ -7,13 +7,13 @@
 namespace sluice {
 
 Problem expected(const Problem& p) {
-  if (!reads_table(p) || (p.batch == 0 && !by_slots(p))) return p;
   Problem likely = p;
   likely.groups = {};
   if (by_slots(p)) {  // a product per row, whatever it reads
     likely.batch = p.m, likely.m = std::min<i64>(p.m, 1);
     return likely;
   }
+  if (!reads_table(p) || p.batch == 0) return p;
   if (sums_groups(p)) {
     likely.k = ceil_div(p.k, p.batch);
     return likely;
@@ -28,7 +28,8 @@ Problem expected(const Problem& p) {
 std::vector<int> even_table(const Problem& p) {
   std::vector<int> table;
   if (by_slots(p)) {
-    for (i64 slot = 0; slot < p.m; ++slot) table.push_back(static_cast<int>(slot % p.batch));
+    for (i64 slot = 0; slot < p.m; ++slot)
+      table.push_back(static_cast<int>(slot % std::max<i64>(p.batch, 1)));
     return table;
   }
   const i64 total = group_total(p), pitch = p.groups.pitch, units = ceil_div(total, pitch);

@@ -37,8 +37,7 @@ constexpr FittedBase kFittedSpace[] = {{1, 8}, {1, 16}, {2, 8}, {3, 4}};
 /// Returns the tile width with which tiles just fill the SMs, `ctas` CTAs per SM. Returns 0 if no tile can be
 /// so wide or so narrow, and for more than 64 rows of A, which were not measured. Example: 5120 columns in
 /// tiles of 32 are 160 CTAs, so that 28 SMs have two; in tiles of 40 they are 128.
-int fitted_width(const Problem& given, const DeviceInfo& device, int parts, int ctas) {
-  const Problem p = expected(given);
+int fitted_width(const Problem& p, const DeviceInfo& device, int parts, int ctas) {
   if (p.m > kMostFittedRows) return 0;
   const i64 tiles = std::max<i64>(i64{clusters_at_once(parts, device)} * ctas / std::max<i64>(p.batch, 1), 1);
   const i64 unit = plain_width_unit(kWaveRows, p.epilogue.gated);
@@ -50,9 +49,10 @@ int fitted_width(const Problem& given, const DeviceInfo& device, int parts, int 
 /// overrides ask for. Their height is that of A, or the overrides'.
 std::vector<KernelConfig> listed_configs(const Problem& p, const DeviceInfo& device, const PlanOverrides& o) {
   std::vector<KernelConfig> configs;
+  const Problem each = expected(p);
   for (const int parts : tried::kPlainParts) {
     const auto add = [&](Schedule schedule, int tile_n, int warps) -> KernelConfig& {
-      const int rows = o.tile_m.value_or(plain_rows(schedule, expected(p).m));
+      const int rows = o.tile_m.value_or(plain_rows(schedule, each.m));
       configs.push_back(config_for(p, {schedule, rows, tile_n}, {1, 1, parts}, StorePath::direct));
       configs.back().warps = warps;
       return configs.back();
@@ -64,7 +64,7 @@ std::vector<KernelConfig> listed_configs(const Problem& p, const DeviceInfo& dev
       c.stages = plain_stages(c, base.ctas);
     }
     for (const FittedBase& base : kFittedSpace)
-      if (const int width = o.tile_n.value_or(fitted_width(p, device, parts, base.ctas));
+      if (const int width = o.tile_n.value_or(fitted_width(each, device, parts, base.ctas));
           is_plain_width(width, p.epilogue.gated)) {
         KernelConfig& c = add(Schedule::plain_wgmma, width, base.warps);
         c.stages = plain_stages(c, base.ctas);

@@ -198,25 +198,21 @@ class Recipe:
         x, stream = self._norm(ops, state, w.norm2, "norm2", b.normed)
         logits = w.router.product(ops, x, out=b.router, name="router")  # type: ignore[union-attr]
         ids, weights = choose(logits, b.ids, b.weights)
-        if takes_slots(ids, logits.shape[1], w.gate_up.nbytes + w.down.nbytes):
-            gate = dict(ids=ids, activation=self.activation, gated=True, out=b.inner_of_experts, name="gate_up")
-            if self.name == "row":
-                codes, scales = ops.quantize(x, "row", out=b.quantized, scales=b.scales, name="quantize_x")
-                inner = w.gate_up.product(ops, codes, scales, self.dtype, **gate)
-                inner, scales = ops.quantize(inner, "row", out=b.inner_of_experts_quantized, scales=b.scales_of_experts, name="quantize")
-                y = w.down.product(ops, inner, scales, self.dtype, ids=ids, out=b.down_of_experts, name="down")
-            else:
-                inner = w.gate_up.product(ops, x, **gate)
-                y = w.down.product(ops, inner, ids=ids, out=b.down_of_experts, name="down")
-            return Stream(stream, ops.combine(y, ids, weights, experts=logits.shape[1], out=b.down, name="combine"))
-        ends, row_of_slot, token_of_row = ops.route(ids, logits.shape[1], out=b.tables, name="route")
-        gate = dict(offs=ends, activation=self.activation, gated=True, out=b.inner_of_experts, name="gate_up")
+        count = logits.shape[1]
+        few = takes_slots(ids, count, w.gate_up.nbytes + w.down.nbytes)
+        if few:
+            table, row_of_slot, of_experts = dict(ids=ids), ids, dict(experts=count)
+        else:
+            ends, row_of_slot, token_of_row = ops.route(ids, count, out=b.tables, name="route")
+            table, of_experts = dict(offs=ends), {}
+        gate = dict(**table, activation=self.activation, gated=True, out=b.inner_of_experts, name="gate_up")
         if self.name == "row":
-            rows, scales = ops.gather(x, token_of_row, "row", out=b.of_experts, scales=b.scales_of_experts, name="gather")
+            rows, scales = (ops.quantize(x, "row", out=b.quantized, scales=b.scales, name="quantize_x") if few else
+                            ops.gather(x, token_of_row, "row", out=b.of_experts, scales=b.scales_of_experts, name="gather"))
             inner = w.gate_up.product(ops, rows, scales, self.dtype, **gate)
             inner, scales = ops.quantize(inner, "row", out=b.inner_of_experts_quantized, scales=b.scales_of_experts, name="quantize")
-            y = w.down.product(ops, inner, scales, self.dtype, offs=ends, out=b.down_of_experts, name="down")
+            y = w.down.product(ops, inner, scales, self.dtype, **table, out=b.down_of_experts, name="down")
         else:
-            inner = w.gate_up.product(ops, ops.gather(x, token_of_row, out=b.of_experts, name="gather"), **gate)
-            y = w.down.product(ops, inner, offs=ends, out=b.down_of_experts, name="down")
-        return Stream(stream, ops.combine(y, row_of_slot, weights, out=b.down, name="combine"))
+            inner = w.gate_up.product(ops, x if few else ops.gather(x, token_of_row, out=b.of_experts, name="gather"), **gate)
+            y = w.down.product(ops, inner, **table, out=b.down_of_experts, name="down")
+        return Stream(stream, ops.combine(y, row_of_slot, weights, **of_experts, out=b.down, name="combine"))
