@@ -11,6 +11,7 @@ Each result has microseconds, and those of the floor: the bytes of all experts t
 """
 import argparse
 import ast
+import copy
 import importlib.util
 import json
 import pathlib
@@ -82,7 +83,6 @@ class Layer:
         read = 3 * self.used() * self.inner * self.width  # bytes of a call's weights: chosen experts alone
         self.copies = max(2, min(8, -(-COLD_BYTES // max(read, 1))))
         self.w = [self._weights() for _ in range(self.copies)]
-        self.made = []
 
     def _weights(self):
         made = []
@@ -111,13 +111,13 @@ class Layer:
         self.sluice(i, True)
 
     def chains(self):
-        """Returns a call of the layer as one chain; each copy of the weights has one."""
+        """Returns a call of the layer as one chain; each copy of the weights has one. A graph does not keep the kernels of its chains: keep
+        the call as long as it is replayed."""
         chains = []
         for w13, s13, w2, s2 in self.w:
             steps = st.Steps()
             steps.experts(self.x, self.ids, self.weights, w13, w2, scale_w13=s13, scale_w2=s2)
             chains.append(st.Chain(steps))
-        self.made += chains  # a graph does not keep the kernels of its chains
         return lambda i: chains[i].run()
 
     def aligned_by_op(self, block):
@@ -175,12 +175,12 @@ class Layer:
 def run(name, tokens, routing, kernels, folder, with_ops):
     layer = Layer(name, tokens, routing)
     record = {"model": name, "tokens": tokens, "routing": routing, "used": layer.used(), "floor_us": layer.floor(), "peer sorts": with_ops}
-    graphs = {"sluice": captured(layer.chains(), layer.copies), "sluice ops": captured(layer.sluice, layer.copies),
-              "sluice ops, batch_invariant": captured(layer.batch_invariant, layer.copies)}
+    calls = {"sluice": layer.chains(), "sluice ops": layer.sluice, "sluice ops, batch_invariant": layer.batch_invariant}
     if tokens <= 16:
-        ids, layer.ids = layer.ids, layer.ids.long()  # which are always sorted
-        graphs |= {"sluice, sorted": captured(layer.chains(), layer.copies), "sluice ops, sorted": captured(layer.sluice, layer.copies)}
-        layer.ids = ids
+        by_sort = copy.copy(layer)
+        by_sort.ids = layer.ids.long()  # which are always sorted
+        calls |= {"sluice, sorted": by_sort.chains(), "sluice ops, sorted": by_sort.sluice}
+    graphs = {name: captured(call, layer.copies) for name, call in calls.items()}
     if kernels is not None:
         try:
             call = layer.of_vllm(kernels, folder, with_ops)
@@ -212,8 +212,9 @@ def main():
         torch.ops.load_library(arguments.ops)
     began, results, this_run = time.time(), [], head(torch.cuda.get_device_name(), arguments.seconds)
     cases = [(name, tokens, "uniform") for tokens in arguments.tokens for name in arguments.models or MAIN]
-    cases += [] if arguments.models else [(name, 64, routing) for name in ("Qwen3-30B", "DeepSeek-V3 EP8") for routing in ("zipf", "one")]
-    cases += [] if arguments.models else [(name, tokens, "uniform") for name in OTHERS for tokens in (1, 16, 4096)]
+    if not arguments.models:
+        cases += [(name, 64, routing) for name in ("Qwen3-30B", "DeepSeek-V3 EP8") for routing in ("zipf", "one")]
+        cases += [(name, tokens, "uniform") for name in OTHERS for tokens in (1, 16, 4096)]
     for name, tokens, routing in cases:
         if time.time() - began > arguments.seconds:
             break

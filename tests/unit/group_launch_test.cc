@@ -137,7 +137,7 @@ Problem slots_problem() {
   return p;
 }
 
-/// To see it fail, take the table's size from the groups, or launch a row of CTAs per group.
+/// To see it fail, take the table's size from the groups, or launch one row of CTAs per group.
 TEST_F(GroupLaunch, by_slots_has_a_row_of_ctas_for_each) {
   const Problem p = slots_problem();
   EXPECT_EQ(table_size(p), 16);

@@ -127,7 +127,7 @@ const char* why_not_plain(const Problem& p, const PlanOverrides& o) {
   if (o.store == StorePath::tma) return "plain stores direct";
   if (o.cluster && (o.cluster->m != 1 || o.cluster->n != 1)) return "plain has clusters along k only";
   if (o.clusters || o.splits.value_or(1) > 1 || o.combine.value_or(Combine::none) != Combine::none)
-    return "plain splits k inside a cluster only, and launches a cluster for each tile";
+    return "plain splits k inside a cluster only, and launches one cluster per tile";
   if (o.raster || o.raster_group) return "plain has no order of tiles to choose";
   if (each.m > kMaxPlainRows && !o.schedule)
     return "more than 128 rows of A: plain is for few, unless schedule = plain";

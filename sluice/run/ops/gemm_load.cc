@@ -74,12 +74,12 @@ Result<void> check_choice(const Problem& checked, const Plan& plan) {
                      ", batch = " + std::to_string(p.batch) +
                      ": the number of tiles must stay below 2^31; split the problem"};
   if (is_plain(c.schedule) && plain_rows > kMaxGridY)
-    return invalid("plain launches a row of CTAs per tile of A: " + std::to_string(plain_rows) +
+    return invalid("plain launches one row of CTAs per tile of A: " + std::to_string(plain_rows) +
                    " must be at most " + std::to_string(kMaxGridY));
   if (is_plain(c.schedule) && plan.split.numbering != Numbering::launch)
     return invalid("plain has no order of tiles to choose: split.numbering must be launch");
   if (is_plain(c.schedule) && (plan.split.slices != 1 || plan.split.clusters != plain_rows * columns))
-    return invalid("plain launches a cluster per tile: split.clusters must be " +
+    return invalid("plain launches one cluster per tile: split.clusters must be " +
                    std::to_string(plain_rows * columns) + " and split.slices 1");
   if (const std::string wrong = slices_problem(p, c, plan.split); !wrong.empty()) return invalid(wrong);
   if (const std::string wrong = numbering_problem(plan.split); !wrong.empty()) return invalid(wrong);
