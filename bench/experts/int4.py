@@ -10,8 +10,8 @@ Each row is one product or a layer, its `us` those of each contender.
 - gate-up and down: products alone. Rows, tables and their sort are there before. `gated` computes silu(gate) * up besides, as the layer's
   product does; Marlin has no such kernel, so gate-up without it is the like one.
 - layer: `sluice` is st.moe.experts, which takes the way of the field `way`; `chain` is that way as steps. `sorted` and `slots` are both
-  ways by ops. Marlin is moe_align_block_size, gate-up, silu * up (Triton's, here), down with the router's weights, and torch's sum, with
-  the rows per block that vLLM chooses. A rank that has not all experts fills the result with zeros before the second product, as vLLM does.
+  ways by ops. Marlin is moe_align_block_size, gate-up, silu * up (Triton's, here), down with the router's weights, and moe_sum, with the
+  rows per block that vLLM chooses. A rank that has not all experts fills the result with zeros before the second product, as vLLM does.
 
 `floor_us` is bytes at 4.5 TB/s: codes and scales of the experts that a token chose, rows that are read, and the result. A layer's has no
 rows between its products. `read_us` is two more, about what a launch costs.
@@ -37,13 +37,13 @@ import sluice.torch as st
 from sluice.torch._moe_ops import takes_slots
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from layers import ALL_EXPERTS, MODELS
-from products import BF16, COLD_BYTES, HBM, captured, head, timed
+from products import BF16, COLD_BYTES, HBM, captured, head, said, timed
 
 NAMES, TOKENS = ("Qwen3-30B", "DeepSeek-V3 EP8", "DeepSeek-V3 TP8", "Mixtral"), (1, 2, 4, 8, 16, 32)
 GROUP, GATE_UP, DOWN = 128, 0, 1
 BYTES = 0.5 + 2 / GROUP  # a weight takes so many, with its part of a scale
 UINT4B8 = 4 << 8 | 8 << 17 | 1 << 50  # vLLM's number of the type: bits, what is subtracted, and IEEE's NaN, which all integers have
-PEER_OPS = ("moe_wna16_marlin_gemm", "moe_align_block_size")
+PEER_OPS = ("moe_wna16_marlin_gemm", "moe_align_block_size", "moe_sum")
 
 
 @triton.jit
@@ -246,7 +246,7 @@ class Case:
         if self.map is not None:
             self.y.zero_()
         self.marlin(DOWN, self.inner, self.y, i)
-        torch.sum(self.y.view(self.tokens, self.model.chosen, -1), 1, out=self.result)
+        torch.ops._moe_C.moe_sum(self.y.view(self.tokens, self.model.chosen, -1), self.result)
 
     def peer(self, product):
         if product == "layer":
@@ -303,10 +303,6 @@ def check_peer(case):
     finally:
         for copies in model.theirs:
             copies.pop()
-
-
-def said(error):
-    return f"{type(error).__name__}: {error}"[:600]
 
 
 def run(case, product):

@@ -2,7 +2,7 @@
 """Times layers of experts beside vLLM's Triton kernels: cold weights, CUDA graphs, contenders in turn.
 
     PYTHONPATH=python python bench/experts/layers.py OUT.json [--vllm FOLDER] [--ops _moe_C.abi3.so] [--seconds 240]
-        [--models Qwen3-30B,Mixtral] [--tokens 1,2,4] [--repeated MB]
+        [--models Qwen3-30B,Mixtral|all] [--tokens 1,2,4] [--routing uniform,zipf,one] [--repeated MB]
 
 FOLDER is vllm/model_executor/layers/fused_moe of vLLM 0.20.2, of whose kernels two are taken at run time; without it the peer is left out.
 The file of --ops is vLLM's, whose moe_align_block_size sorts tokens for them; without it their sorting is not timed, and the record says
@@ -17,14 +17,13 @@ import json
 import pathlib
 import sys
 import tempfile
-import time
 
 import torch
 
 import sluice.torch as st
 from sluice.torch import _moe_ops
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from products import BF16, COLD_BYTES, FP8_RATE, HBM, captured, head, timed
+from products import BF16, COLD_BYTES, FP8_RATE, HBM, captured, said, timed, walk
 
 MODELS = {  # experts on this GPU, chosen per token, hidden, intermediate
     "Qwen3-30B": (128, 8, 2048, 768), "Qwen3-235B TP8": (128, 8, 4096, 192), "DeepSeek-V3 EP32": (8, 8, 7168, 2048),
@@ -36,18 +35,25 @@ TOKENS = (1, 8, 16, 64, 4096)
 NAMES = ("write_zeros_to_output", "fused_moe_kernel", "invoke_fused_moe_triton_kernel")
 
 
-def their_kernels(folder):
-    """Returns a module with the peer's kernels, whose package wants all of vLLM."""
-    source = (pathlib.Path(folder) / "fused_moe.py").read_text(encoding="utf-8")
-    parts = [ast.get_source_segment(source, node) for node in ast.parse(source).body if getattr(node, "name", None) in NAMES]
-    parts = ["@triton.jit\n" + part if not part.startswith("@") and not part.startswith("def invoke") else part for part in parts]
-    path = pathlib.Path(tempfile.mkdtemp()) / "kernels.py"  # Triton reads the file of a kernel
-    path.write_text("from typing import Any\nimport torch\nimport triton\nimport triton.language as tl\n\n\n" + "\n\n\n".join(parts),
-                    encoding="utf-8")
-    spec = importlib.util.spec_from_file_location("their_kernels", path)
+def taken(path, names, imports):
+    """Returns a module with these functions of a peer's file, whose own imports want all of the peer. ``imports``: lines in front."""
+    source = path.read_text(encoding="utf-8")
+    parts = {node.name: node for node in ast.parse(source).body if getattr(node, "name", None) in names}
+    if missing := set(names) - set(parts):
+        raise LookupError(f"{path} has no {', '.join(sorted(missing))}")
+    texts = ["".join(f"@{ast.unparse(mark)}\n" for mark in node.decorator_list) + ast.get_source_segment(source, node)
+             for node in parts.values()]
+    made = pathlib.Path(tempfile.mkdtemp()) / f"{path.stem}_taken.py"  # Triton reads the file of a kernel
+    made.write_text(imports + "\n\n\n" + "\n\n\n".join(texts), encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(made.stem, made)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def their_kernels(folder):
+    return taken(pathlib.Path(folder) / "fused_moe.py", NAMES,
+                 "from typing import Any\nimport torch\nimport triton\nimport triton.language as tl")
 
 
 def their_config(folder, experts, inner, tokens):
@@ -61,7 +67,7 @@ def their_config(folder, experts, inner, tokens):
 
 
 def routed(name, tokens, routing):
-    """Returns ids, of int32 as engines have them, and weights of each token's experts."""
+    """Returns ids of all ranks' experts, of int32 as engines have them, and weights of each token's experts."""
     experts, chosen, _, _ = MODELS[name]
     everyone = ALL_EXPERTS.get(name, experts)
     if routing == "one":
@@ -70,7 +76,6 @@ def routed(name, tokens, routing):
         weights = torch.ones(everyone) if routing == "uniform" else torch.arange(1, everyone + 1).float() ** -0.8
         ids = torch.multinomial(weights.cuda().expand(tokens, -1), chosen)
         ids = torch.randperm(everyone, device="cuda")[ids]
-    ids = torch.where(ids < experts, ids, -1)
     return ids.int(), torch.rand(tokens, chosen, device="cuda")
 
 
@@ -78,11 +83,14 @@ class Layer:
     def __init__(self, name, tokens, routing):
         self.name, self.tokens = name, tokens
         self.experts, self.chosen, self.width, self.inner = MODELS[name]
-        self.ids, self.weights = routed(name, tokens, routing)
+        self.everyone = ALL_EXPERTS.get(name, self.experts)
+        self.all_ids, self.weights = routed(name, tokens, routing)
+        self.ids = torch.where(self.all_ids < self.experts, self.all_ids, -1)
         self.x = torch.randn(tokens, self.width, device="cuda", dtype=BF16)
         read = 3 * self.used() * self.inner * self.width  # bytes of a call's weights: chosen experts alone
         self.copies = max(2, min(8, -(-COLD_BYTES // max(read, 1))))
-        self.w = [self._weights() for _ in range(self.copies)]
+        first = self._weights()
+        self.w = [first] + [[each.clone() for each in first] for _ in range(self.copies - 1)]
 
     def _weights(self):
         made = []
@@ -121,15 +129,18 @@ class Layer:
         return lambda i: chains[i].run()
 
     def aligned_by_op(self, block):
-        """Returns vLLM's sort, and the tensors that it fills."""
+        """Returns vLLM's sort, and the tensors that it fills. It takes ids of all ranks' experts, and a map to those that are here."""
         slots = self.ids.numel()
-        most = min(slots * block, slots + self.experts * (block - 1)) if slots < self.experts else slots + self.experts * (block - 1)
-        ids = torch.where(self.ids < 0, self.experts, self.ids).int()
+        most = slots + self.everyone * (block - 1)
+        if slots < self.everyone:
+            most = min(most, slots * block)
+        numbers = torch.arange(self.everyone, device="cuda", dtype=torch.int32)
+        here = torch.where(numbers < self.experts, numbers, -1) if self.everyone > self.experts else None
         sorted_ids, owners = (torch.empty(size, device="cuda", dtype=torch.int32) for size in (most, -(-most // block)))
         count = torch.empty(1, device="cuda", dtype=torch.int32)
 
         def sort():
-            torch.ops._moe_C.moe_align_block_size(ids, self.experts, block, sorted_ids, owners, count, None)
+            torch.ops._moe_C.moe_align_block_size(self.all_ids, self.everyone, block, sorted_ids, owners, count, here)
 
         return sort, sorted_ids, owners, count
 
@@ -164,6 +175,8 @@ class Layer:
             codes, scales = st.quantize(self.x, "1x128")
             kernels.invoke_fused_moe_triton_kernel(codes, w13, hidden, scales, s13, self.weights, sorted_ids, owners, count, False,
                                                    self.chosen, config, **common)
+            if self.everyone > self.experts:
+                made.zero_()  # as vLLM does: slots of other ranks are skipped
             codes, scales = st.silu_mul_quantize(hidden.view(-1, 2 * self.inner), "1x128")
             kernels.invoke_fused_moe_triton_kernel(codes, w2, made, scales, s2, self.weights, sorted_ids, owners, count, True, 1, config,
                                                    **common)
@@ -172,9 +185,10 @@ class Layer:
         return call
 
 
-def run(name, tokens, routing, kernels, folder, with_ops):
-    layer = Layer(name, tokens, routing)
-    record = {"model": name, "tokens": tokens, "routing": routing, "used": layer.used(), "floor_us": layer.floor(), "peer sorts": with_ops}
+def run(kernels, folder, with_ops, model, tokens, routing):
+    """Returns what is measured of one layer. ``kernels``: the peer's, or None."""
+    layer = Layer(model, tokens, routing)
+    record = {"used": layer.used(), "floor_us": layer.floor(), "peer sorts": with_ops}
     calls = {"sluice": layer.chains(), "sluice ops": layer.sluice, "sluice ops, batch_invariant": layer.batch_invariant}
     if tokens <= 16:
         by_sort = copy.copy(layer)
@@ -189,7 +203,7 @@ def run(name, tokens, routing, kernels, folder, with_ops):
             call(0)
             record["difference"] = ((layer.out.float() - layer.theirs.float()).norm() / layer.theirs.float().norm()).item()
         except Exception as error:  # noqa: BLE001 - a peer that refuses is a result
-            record["vLLM Triton refused"] = f"{type(error).__name__}: {error}"[:300]
+            record["vLLM Triton refused"] = said(error, 300)
     record["us"] = timed(graphs)
     return record
 
@@ -200,7 +214,9 @@ def main():
     parser.add_argument("--vllm")
     parser.add_argument("--ops")
     parser.add_argument("--seconds", type=float, default=240)
-    parser.add_argument("--models", type=lambda text: text.split(","), help="of these alone, all numbers of tokens; else what pages show")
+    parser.add_argument("--models", type=lambda text: list(MODELS) if text == "all" else text.split(","),
+                        help="of these alone, all numbers of tokens; else what pages show")
+    parser.add_argument("--routing", type=lambda text: text.split(","), help="uniform, zipf, one: each of these for all cases")
     parser.add_argument("--tokens", type=lambda text: [int(part) for part in text.split(",")], default=TOKENS)
     parser.add_argument("--repeated", type=float, help="MB of weights that slots may read again: another limit than the layer's own")
     arguments = parser.parse_args()
@@ -210,22 +226,13 @@ def main():
     kernels = their_kernels(arguments.vllm) if arguments.vllm else None
     if arguments.ops:
         torch.ops.load_library(arguments.ops)
-    began, results, this_run = time.time(), [], head(torch.cuda.get_device_name(), arguments.seconds)
-    cases = [(name, tokens, "uniform") for tokens in arguments.tokens for name in arguments.models or MAIN]
-    if not arguments.models:
+    cases = [(name, tokens, routing) for tokens in arguments.tokens for name in arguments.models or MAIN
+             for routing in arguments.routing or ["uniform"]]
+    if not arguments.models and not arguments.routing:
         cases += [(name, 64, routing) for name in ("Qwen3-30B", "DeepSeek-V3 EP8") for routing in ("zipf", "one")]
         cases += [(name, tokens, "uniform") for name in OTHERS for tokens in (1, 16, 4096)]
-    for name, tokens, routing in cases:
-        if time.time() - began > arguments.seconds:
-            break
-        try:
-            results.append(run(name, tokens, routing, kernels, arguments.vllm, arguments.ops is not None))
-        except Exception as error:  # noqa: BLE001
-            results.append({"model": name, "tokens": tokens, "routing": routing, "error": f"{type(error).__name__}: {error}"[:400]})
-        print(json.dumps(results[-1]), flush=True)
-        with open(arguments.out, "w", encoding="utf-8") as file:
-            json.dump({"run": this_run, "gpu": this_run["gpu"], "results": results}, file, indent=1)
-        torch.cuda.empty_cache()
+    walk(arguments.out, arguments.seconds, [dict(zip(("model", "tokens", "routing"), case)) for case in cases],
+         lambda **case: run(kernels, arguments.vllm, arguments.ops is not None, **case))
 
 
 if __name__ == "__main__":

@@ -41,6 +41,12 @@ def peer():
     return None
 
 
+def floor_of(size, rate, groups, rows, n, k):
+    """Returns microseconds. ``size``: bytes of an element of both operands; ``rate``: flops per microsecond."""
+    bytes_ = groups * n * k * size + groups * rows * (k * size + 2 * n)
+    return max(bytes_ / HBM, 2 * groups * rows * n * k / rate)
+
+
 class Case:
     """One problem, with copies of its weights that together are larger than L2."""
 
@@ -56,10 +62,6 @@ class Case:
             parts = [st.quantize(each, "128x128") for each in w]
             self.w8.append((torch.stack([codes for codes, _ in parts]), torch.stack([scale for _, scale in parts])))
         self.d = torch.empty(groups * rows, n, device="cuda", dtype=BF16)
-
-    def floor(self, size, rate):
-        bytes_ = self.groups * self.n * self.k * size + self.groups * self.rows * (self.k * size + 2 * self.n)
-        return max(bytes_ / HBM, 2 * self.groups * self.rows * self.n * self.k / rate)
 
     def sluice_fp8(self, i):
         codes, scales = self.w8[i]
@@ -147,41 +149,69 @@ def check(case):
         raise AssertionError(f"{case.groups} x {case.rows}: {(alone != case.d[rows]).sum().item()} elements differ")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def run(theirs, kind, **size):
+    """Returns what is measured of one case."""
+    case = Case(**size)
+    if kind != "wgrad":
+        check(case)
+    floors = {"fp8": floor_of(1, FP8_RATE, **size), "bf16": floor_of(2, BF16_RATE, **size)}
+    return measured(contenders(case, theirs, kind), len(case.weights)) | {"floor_us": floors}
+
+
+def measured(calls, copies):
+    """Returns the microseconds of each contender by name, `us`, and what those that raise say, "NAME refused"."""
+    record, graphs = {}, {}
+    for name, call in calls.items():
+        try:
+            graphs[name] = captured(call, copies)
+        except Exception as error:  # noqa: BLE001 - a peer that refuses is a result
+            record[f"{name} refused"] = said(error)
+    return record | {"us": timed(graphs)}
+
+
+def said(error, most=400):
+    return f"{type(error).__name__}: {error}"[:most]
+
+
+def walk(out, seconds, cases, run_one):
+    """Calls ``run_one(**case)`` for each case, a dictionary, until so many seconds have passed. Prints each case with what it returns, or
+    with its error, and keeps all in the file ``out``."""
+    began, results, this_run = time.time(), [], head(torch.cuda.get_device_name(), seconds)
+    for case in cases:
+        if time.time() - began > seconds:
+            break
+        try:
+            results.append(case | run_one(**case))
+        except Exception as error:  # noqa: BLE001 - the others go on
+            results.append(case | {"error": said(error)})
+        print(json.dumps(results[-1]), flush=True)
+        with open(out, "w", encoding="utf-8") as file:
+            json.dump({"run": this_run, "gpu": this_run["gpu"], "results": results}, file, indent=1)
+        torch.cuda.empty_cache()
+
+
+def cases_of(lists, only):
+    """Returns the sizes of all lists, or of one, as walk takes them."""
+    names = ("groups", "rows", "n", "k")
+    return [{"kind": kind} | dict(zip(names, size)) for kind in lists if only in (None, kind) for size in lists[kind]]
+
+
+def arguments_of(doc, only, *more):
+    """Returns what the command line says. ``doc``: begins with what the script does; ``only``: names of its lists; ``more``: names of
+    files that it may be given."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("out")
     parser.add_argument("--seconds", type=float, default=240)
-    parser.add_argument("--only", choices=["few", "many", "wgrad"])
-    arguments = parser.parse_args()
-    theirs, began, results, this_run = peer(), time.time(), [], head(torch.cuda.get_device_name(), arguments.seconds)
+    parser.add_argument("--only", choices=only)
+    for name in more:
+        parser.add_argument(name)
+    return parser.parse_args()
+
+
+def main():
     lists = {"few": FEW, "many": MANY, "wgrad": [case for case in MANY if case[1] >= 128]}
-    for kind, cases in lists.items():
-        if arguments.only not in (None, kind):
-            continue
-        for groups, rows, n, k in cases:
-            if time.time() - began > arguments.seconds:
-                break
-            record = {"kind": kind, "groups": groups, "rows": rows, "n": n, "k": k}
-            try:
-                case = Case(groups, rows, n, k)
-                if kind != "wgrad":
-                    check(case)
-                graphs = {}
-                for name, call in contenders(case, theirs, kind).items():
-                    try:
-                        graphs[name] = captured(call, len(case.weights))
-                    except Exception as error:  # noqa: BLE001 - a peer that refuses is a result
-                        record[f"{name} refused"] = f"{type(error).__name__}: {error}"[:200]
-                record["us"] = timed(graphs)
-                record["floor_us"] = {"fp8": case.floor(1, FP8_RATE), "bf16": case.floor(2, BF16_RATE)}
-            except Exception as error:  # noqa: BLE001
-                record["error"] = f"{type(error).__name__}: {error}"[:400]
-            results.append(record)
-            print(json.dumps(record), flush=True)
-            with open(arguments.out, "w", encoding="utf-8") as file:
-                json.dump({"run": this_run, "gpu": this_run["gpu"], "results": results}, file, indent=1)
-            del case
-            torch.cuda.empty_cache()
+    arguments, theirs = arguments_of(__doc__, list(lists)), peer()
+    walk(arguments.out, arguments.seconds, cases_of(lists, arguments.only), lambda **case: run(theirs, **case))
 
 
 if __name__ == "__main__":

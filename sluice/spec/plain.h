@@ -48,13 +48,14 @@ SLUICE_HD constexpr WarpTile plain_tile(const KernelConfig& c) {
 SLUICE_HD constexpr int plain_scale_parts(const KernelConfig& c) {
   return c.epilogue.gated ? 2 : 1;
 }
-/// Block scales of a stage, behind its rows: one per row of A, then one per part of the columns.
+/// Block scales of a stage, behind its rows: one per row of A, then one per part of the columns. A stage is
+/// whole lines of 128 bytes: copies into another took 3 to 5 us longer of a product of 30 us.
 SLUICE_HD constexpr int plain_scales_offset(const KernelConfig& c) {
   return stage_k_tiles(c) * (c.tile.n + c.tile.m) * kPlainRowBytes;
 }
 SLUICE_HD constexpr int plain_stage_bytes(const KernelConfig& c) {
   const int scales = is_block_scaled(c.epilogue) ? 4 * (c.tile.m + plain_scale_parts(c)) : 0;
-  return plain_scales_offset(c) + round_up(scales, 16);
+  return plain_scales_offset(c) + round_up(scales, kPlainRowBytes);
 }
 /// Bytes of each row of B that are in a CTA's rings at the PDL wait: all stages but the last of each ring.
 SLUICE_HD constexpr int plain_early_row_bytes(const KernelConfig& c) {

@@ -120,5 +120,30 @@ TEST(spec_plain, warpgroups_read_inside_of_their_memory) {
   EXPECT_GT(valid, 600);
 }
 
+/// Copies into another stage are right, and slow: no other test would see it.
+TEST(spec_plain, stages_with_block_scales_are_whole_lines) {
+  int valid = 0;
+  for (const int m : {8, 16, 32, 64})
+    for (const int n : {16, 32, 64, 128})
+      for (const bool gated : {false, true}) {
+        const KernelConfig c{.schedule = Schedule::plain,
+                             .tile = {m, n, 128},
+                             .stages = 3,
+                             .a = DType::e4m3,
+                             .b = DType::e4m3,
+                             .store = StorePath::direct,
+                             .epilogue = {.scale_a = ScaleMode::block,
+                                          .scale_b = ScaleMode::block,
+                                          .activation = gated ? Activation::silu : Activation::none,
+                                          .gated = gated},
+                             .warps = 4};
+        if (validate(c) != nullptr) continue;
+        ++valid;
+        EXPECT_EQ(plain_stage_bytes(c) % kPlainRowBytes, 0) << short_name(c);
+        EXPECT_GE(plain_stage_bytes(c) - plain_scales_offset(c), 4 * (m + plain_scale_parts(c)));
+      }
+  EXPECT_GT(valid, 10);
+}
+
 }  // namespace
 }  // namespace sluice

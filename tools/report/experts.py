@@ -15,12 +15,12 @@ def results_of(folder: pathlib.Path, *names: str) -> list[dict]:
     return [row for text in texts if text for row in json.loads(text)["results"] if row.get("us")]
 
 
-def products_of(folder: pathlib.Path) -> list[dict]:
-    """Products in the newest walk, then those that ran only in the walk before, which are marked."""
-    size = ("groups", "rows", "n", "k")
-    newest = results_of(folder, "few", "many")
-    known = {tuple(row[key] for key in size) for row in newest}
-    return newest + [row | {"mark": " *"} for row in results_of(folder, "few_along_n", "many_along_n") if tuple(row[key] for key in size) not in known]
+def layers_of(folder: pathlib.Path) -> list[dict]:
+    """Layers of all routings, by tokens; of a layer in two records that of the first."""
+    found = {}
+    for row in results_of(folder, "layers", "slots"):
+        found.setdefault((row["tokens"], row["model"], row["routing"]), row)
+    return sorted(found.values(), key=lambda row: row["tokens"])
 
 
 def over(row: dict, peer: str, ours: str) -> float | None:
@@ -43,12 +43,11 @@ def of_floor(row: dict) -> float | None:
 
 
 def products(rows: list[dict]) -> str:
-    cells = [[f"{row['groups']} x {row['rows']}{row.get('mark', '')}", f"{row['n']} x {row['k']}", cell(row["us"].get("sluice fp8"), ".1f"),
+    cells = [[f"{row['groups']} x {row['rows']}", f"{row['n']} x {row['k']}", cell(row["us"].get("sluice fp8"), ".1f"),
               cell(of_floor(row)), *(cell(over(row, peer, ours)) for peer, ours in PEERS.items())] for row in rows]
     means = "; ".join(f"{peer} / {ours} {summary([over(row, peer, ours) for row in rows])}" for peer, ours in PEERS.items())
-    marked = " Rows with * are of the run before, whose tiles were walked column by column." if any("mark" in row for row in rows) else ""
     return table(["groups x rows", "n x k", "us, fp8", "floor / us", "DeepGEMM / sluice, fp8", "torch / sluice, bf16"], cells) + \
-        "\n\n" + wrapped(f"{means}.{marked}")
+        "\n\n" + wrapped(f"{means}.")
 
 
 def gradients(rows: list[dict]) -> str:
@@ -56,11 +55,44 @@ def gradients(rows: list[dict]) -> str:
     return wrapped(f"Gradients of weights (groups along k, bf16), {len(rows)} products: torch / sluice {summary(ratios)}.")
 
 
+def by_rows(rows: list[dict]) -> str:
+    """FP8 with scales of rows and columns, beside torch and CUTLASS; the like one is that with fast sums, which both have."""
+    peers = ("torch", "CUTLASS (vLLM)")
+    found = "; ".join(f"{peer} / {ours} {summary([over(row, peer, ours) for row in rows])}" for peer in peers for ours in ("sluice, fast sums", "sluice"))
+    return wrapped(f"With scales of rows and columns, {len(rows)} products of these sizes: {found}. Both peers have fast sums.")
+
+
 def layers(rows: list[dict]) -> str:
+    uniform = [row for row in rows if row["routing"] == "uniform"]
     cells = [[row["model"], str(row["tokens"]), f"{row['us']['sluice']:.0f}", f"{row['us']['sluice ops']:.0f}",
-              f"{row['us']['sluice ops, batch_invariant']:.0f}", f"{row['floor_us']:.0f}", cell(over(row, "vLLM Triton", "sluice"))] for row in rows]
-    return table(["layer", "tokens", "us, a chain", "us, ops", "us, batch_invariant", "floor", "vLLM's Triton / chain"], cells) + "\n\n" + \
-        wrapped(f"vLLM's Triton layer / sluice {summary([over(row, 'vLLM Triton', 'sluice') for row in rows])}.")
+              f"{row['us']['sluice ops, batch_invariant']:.0f}", f"{row['floor_us']:.0f}", cell(over(row, "vLLM Triton", "sluice"))] for row in uniform]
+    text = table(["layer", "tokens", "us, a chain", "us, ops", "us, batch_invariant", "floor", "vLLM's Triton / chain"], cells)
+    for routing, said in {"uniform": "uniform routing", "zipf": "experts by Zipf 0.8", "one": "all tokens to the same experts"}.items():
+        ratios = [over(row, "vLLM Triton", "sluice") for row in rows if row["routing"] == routing]
+        if ratios:
+            text += "\n\n" + wrapped(f"vLLM's Triton layer / sluice, {said}, {len(ratios)} layers: {summary(ratios)}.")
+    return text
+
+
+def int4(rows: list[dict]) -> str:
+    """Layers of packed experts beside Marlin."""
+    found = [row for row in rows if row.get("product") == "layer"]
+    cells = [[row["model"], str(row["tokens"]), f"{row['us']['sluice chain']:.0f}", f"{row['us']['sluice']:.0f}", f"{row['read_us']:.0f}",
+              cell(over(row, "Marlin", "sluice chain"))] for row in found]
+    return table(["layer in int4", "tokens", "us, a chain", "us, ops", "floor + 2 us", "Marlin / chain"], cells) + "\n\n" + \
+        wrapped(f"Marlin's layer / sluice {summary([over(row, 'Marlin', 'sluice chain') for row in found])}.")
+
+
+def gpt_oss(rows: list[dict]) -> str:
+    sides = {"sluice": "FP8", "sluice, padded": "FP8, padded", "sluice, packed": "MXFP4"}
+    def best(row: dict) -> float | None:
+        ours = [row["us"][side] for side in sides if row["us"].get(side)]
+        return row["us"]["triton_kernels"] / min(ours) if ours and row["us"].get("triton_kernels") else None
+    cells = [[row["model"], str(row["tokens"]), *(cell(row["us"].get(side), ".0f") for side in sides), cell(row["us"].get("triton_kernels"), ".0f"),
+              cell(best(row))] for row in rows]
+    worst = summary([over(row, "triton_kernels", "sluice") for row in rows])
+    return table(["layer of gpt-oss", "tokens", *(f"us, {text}" for text in sides.values()), "triton_kernels", "that / our best"], cells) + "\n\n" + \
+        wrapped(f"triton_kernels / our best {summary([best(row) for row in rows])}; / FP8 as a checkpoint is read {worst}.")
 
 
 def decoding(record: dict) -> str:
@@ -77,11 +109,14 @@ def decoding(record: dict) -> str:
 def block(results: pathlib.Path, shown: str) -> str | None:
     """The tables of the GPU that pages show, or None without records."""
     folder = results / shown / "experts"
-    rows, wgrad, of_layers = products_of(folder), results_of(folder, "wgrad"), results_of(folder, "layers")
+    rows = results_of(folder, "few", "many")
     if not rows:
         return None
     parts = [wrapped(f"{shown.upper()}, CUDA graphs. The floor is bytes at 4.5 TB/s, or flops at 1685 TFLOP/s. Products have equal groups and cold "
                      "weights. Ratios are the peer's time divided by ours; above 1 sluice is faster."),
-             products(rows), gradients(wgrad) if wgrad else "", layers(of_layers) if of_layers else ""]
+             products(rows)]
+    for names, text_of in ((["wgrad"], gradients), (["rows"], by_rows), (None, layers), (["int4"], int4), (["gpt_oss"], gpt_oss)):
+        found = results_of(folder, *names) if names else layers_of(folder)
+        parts.append(text_of(found) if found else "")
     decode = result_files.text_of(folder / "decode.json")
     return "\n\n".join(part for part in [*parts, decoding(json.loads(decode)) if decode else ""] if part)
