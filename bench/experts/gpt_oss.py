@@ -61,16 +61,6 @@ class Checkpoint:
         codes = torch.stack((blocks & 15, blocks >> 4), -1).flatten(-2).long()
         return (values[codes] * torch.exp2(scales.float() - 127)[..., None]).flatten(-2), bias.float()
 
-    def padded(self, part):
-        """Returns a part whose intermediate columns are PADDED: more rows of gate_up_proj, more of k in down_proj, all zeros."""
-        blocks, scales, bias = self.parts[part]
-        if part == 0:
-            more = 2 * (PADDED - SIZE)
-            return (torch.nn.functional.pad(blocks, (0, 0, 0, 0, 0, more)), torch.nn.functional.pad(scales, (0, 0, 0, more)),
-                    torch.nn.functional.pad(bias, (0, more)))
-        more = (PADDED - SIZE) // 32
-        return torch.nn.functional.pad(blocks, (0, 0, 0, more)), torch.nn.functional.pad(scales, (0, more)), bias
-
 
 class Ours:
     """Weights of st.moe.experts, cold if so many experts are read. A copy holds w13 and w2 with their scales."""
@@ -92,10 +82,11 @@ def again(pair):
     return codes.clone(), scales.clone()
 
 
-def block_fp8(parts, copies):
+def block_fp8(parts, inner, copies):
+    """``inner``: intermediate columns; what is more than SIZE is zeros."""
     (blocks_13, scales_13, bias_13), (blocks_2, scales_2, bias_2) = parts
-    return Ours(sw.mxfp4_to_block_fp8(blocks_13, scales_13, interleaved=True, progress=False),
-                sw.mxfp4_to_block_fp8(blocks_2, scales_2, progress=False), sw.gate_then_up(bias_13), bias_2, copies)
+    return Ours(sw.mxfp4_to_block_fp8(blocks_13, scales_13, interleaved=True, rows=2 * inner, progress=False),
+                sw.mxfp4_to_block_fp8(blocks_2, scales_2, k=inner, progress=False), sw.gate_then_up(bias_13, rows=2 * inner), bias_2, copies)
 
 
 def packed(parts, copies):
@@ -180,8 +171,8 @@ class Model:
         self.name, self.checkpoint = name, Checkpoint(MODELS[name])
         fewest = min((Case(self.checkpoint.experts, count) for count in tokens), key=lambda case: case.used)
         parts, copies, few = self.checkpoint.parts, fewest.copies(FP8_BYTES), fewest.copies(MXFP4_BYTES)
-        makers = {"sluice": (FP8_BYTES, lambda: block_fp8(parts, copies)),
-                  "sluice, padded": (FP8_BYTES, lambda: block_fp8([self.checkpoint.padded(part) for part in (0, 1)], copies)),
+        makers = {"sluice": (FP8_BYTES, lambda: block_fp8(parts, SIZE, copies)),
+                  "sluice, padded": (FP8_BYTES, lambda: block_fp8(parts, PADDED, copies)),
                   "sluice, packed": (MXFP4_BYTES, lambda: packed(parts, few))}
         if folder is not None:
             makers["triton_kernels"] = MXFP4_BYTES, lambda: Theirs(folder, parts, few)

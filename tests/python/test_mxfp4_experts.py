@@ -178,6 +178,41 @@ def test_gate_and_up_are_taken_apart(library):
     assert (numbers(sw.gate_then_up(library(bias[0]))) == made[0]).all()
 
 
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("flat", [False, True])
+def test_the_rest_of_larger_sizes_is_zeros(library, monkeypatch, flat, chunked):
+    """Zeros lie behind the gate, behind up, and behind all of k; they change no scale of a block."""
+    if chunked:
+        monkeypatch.setattr(mxfp4, "_WEIGHTS_AT_ONCE", 1)
+    blocks, scales = drawn(2, 2 * 180, 96, seed=9)
+    given = blocks.reshape(2, 360, 48) if flat else blocks
+    gate, up = (weights_of(blocks, scales)[:, half::2] for half in (0, 1))
+    wanted = numpy.zeros((2, 512, 160))
+    wanted[:, :180, :96], wanted[:, 256:436, :96] = gate, up
+    made = converted(library, given, scales, interleaved=True, rows=512, k=160)
+    assert is_same(product_of(made), wanted)
+    wanted = numpy.zeros((2, 400, 128))
+    wanted[:, :360, :96] = weights_of(blocks, scales)
+    assert is_same(product_of(converted(library, given, scales, rows=400, k=128)), wanted)
+    same = converted(library, given, scales, rows=360, k=96)
+    assert all((numbers(one) == numbers(other)).all() for one, other in zip(same, converted(library, given, scales)))
+    bias = numpy.arange(1, 2 * 360 + 1, dtype=numpy.float32).reshape(2, 360)
+    padded = numpy.zeros((2, 512), numpy.float32)
+    padded[:, :180], padded[:, 256:436] = bias[:, 0::2], bias[:, 1::2]
+    assert (numbers(sw.gate_then_up(library(bias), rows=512)) == padded).all()
+
+
+@pytest.mark.parametrize("options, said", [
+    (dict(rows=359, interleaved=True), "rows = 359 must be at least 360"), (dict(rows=361, interleaved=True), "rows = 361 of interleaved"),
+    (dict(k=64), "k = 64 must be a multiple of 32 and at least 96"), (dict(k=100), "k = 100 must be a multiple of 32")])
+def test_smaller_and_odd_sizes_are_refused(library, options, said):
+    with pytest.raises(sluice.InvalidSize, match=said):
+        converted(library, *drawn(1, 360, 96), **options)
+    if "rows" in options:
+        with pytest.raises(sluice.InvalidSize, match=said):
+            sw.gate_then_up(library(numpy.zeros((1, 360), numpy.float32)), rows=options["rows"])
+
+
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_chunks_give_the_bits_of_the_whole(library, monkeypatch, interleaved):
     blocks, scales = drawn(2, 600, 160, seed=3)

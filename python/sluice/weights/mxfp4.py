@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the MXFP4 experts of gpt-oss e4m3 weights with a scale for each block of 128 x 128, without rounding any weight.
 
-    w13, scale_w13 = sw.mxfp4_to_block_fp8(gate_up_proj_blocks, gate_up_proj_scales, interleaved=True)
-    w2, scale_w2 = sw.mxfp4_to_block_fp8(down_proj_blocks, down_proj_scales)
+    w13, scale_w13 = sw.mxfp4_to_block_fp8(gate_up_proj_blocks, gate_up_proj_scales, interleaved=True, rows=5888)
+    w2, scale_w2 = sw.mxfp4_to_block_fp8(down_proj_blocks, down_proj_scales, k=2944)
 
 ``st.moe.experts`` takes the results. Every step works on whole bytes and integers, so bits do not depend on the device.
 """
@@ -12,7 +12,7 @@ import contextlib
 import sys
 from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple
 
-from .._arguments import check_one_of, entry, switch_of
+from .._arguments import check_one_of, entry, integer, switch_of
 from ..errors import InvalidArgument, InvalidSize, WrongDevice
 from ._arrays import Array, Library, Numpy, check_given, check_type, library_of, type_of
 from .canonical import E2M1
@@ -28,8 +28,8 @@ _NOTHING = 10000  # stands for the exponent of a 0
 
 
 @entry
-def mxfp4_to_block_fp8(blocks: Array, scales: Array, *, interleaved: bool = False, inexact: str = "raise",
-                       progress: Optional[bool] = None) -> Tuple[Array, Array]:
+def mxfp4_to_block_fp8(blocks: Array, scales: Array, *, interleaved: bool = False, rows: Optional[int] = None, k: Optional[int] = None,
+                       inexact: str = "raise", progress: Optional[bool] = None) -> Tuple[Array, Array]:
     """Makes MXFP4 experts FP8 with block scales, as ``st.moe.experts`` takes them. Returns ``(codes, block_scales)`` with
     ``weight = codes * block_scales``, exactly.
 
@@ -38,6 +38,10 @@ def mxfp4_to_block_fp8(blocks: Array, scales: Array, *, interleaved: bool = Fals
     - ``scales``: the tensor ``*_scales``, uint8 (or float8_e8m0fnu), experts x rows x k/32: a byte s stands for 2^(s - 127).
     - ``interleaved``: True for ``gate_up_proj``, whose rows are gate and up in turn. The result has all rows of the gate, then all of
       up, as ``w13`` must have them. ``gate_then_up`` does the same to the bias.
+    - ``rows``, ``k``: sizes of the result, if they are larger than those of the tensors: the rest is zeros, behind all rows and all of k;
+      with ``interleaved`` half of the zero rows is behind the gate, half behind up. Give both products of an expert the same intermediate
+      size, ``rows`` = 2i of the first and ``k`` = i of the second. With i a multiple of 128 one kernel computes gate, up and their product
+      (docs/experts.md).
     - ``inexact``: "raise" or "round", what happens to a block that breaks the rule below.
     - ``progress``: whether a bar is shown; by default on a terminal, once ``sluice.torch`` is imported.
     - ``codes``: float8_e4m3fn, experts x rows x k; of numpy arrays their bits, uint8. ``block_scales``: fp32, experts x
@@ -57,8 +61,9 @@ def mxfp4_to_block_fp8(blocks: Array, scales: Array, *, interleaved: bool = Fals
     With "round" only weights below 2^(a - 14) of blocks that break the rule change, by up to 2^(a - 18). They become the nearest code; ties
     go to even.
 
-    Raises ``InvalidArgument`` for a scale of NaN (255), and for a block that breaks the rule; both errors say where. Raises
-    ``InvalidSize`` or ``InvalidType`` for tensors of other shapes or types, and ``WrongDevice`` for the meta device. Synchronises with the
+    Raises ``InvalidArgument`` for a scale of NaN (255), and for a block that breaks the rule; both errors say where, as rows and columns
+    of the result. Raises ``InvalidSize`` for ``rows`` or ``k`` below the tensors', for odd ``rows`` with ``interleaved``, and for ``k``
+    that is no multiple of 32. Raises ``InvalidSize`` or ``InvalidType`` for tensors of other shapes or types, and ``WrongDevice`` for the meta device. Synchronises with the
     GPU. Besides the result it needs about 40 MB.
     """
     library = library_of(blocks=blocks, scales=scales)
@@ -68,42 +73,84 @@ def mxfp4_to_block_fp8(blocks: Array, scales: Array, *, interleaved: bool = Fals
     switch_of("interleaved", interleaved)
     blocks, scales = _checked(library, blocks, scales, interleaved)
     experts, n, groups = scales.shape
-    made = library.empty((experts, n, _GROUP * groups), "uint8")
-    block_scales = library.empty((experts, -(-n // _BLOCK), -(-groups // 4)), "fp32")
+    order, no_rows = _padded_rows(library, n, rows, interleaved)
+    all_rows, all_groups = len(order), _padded_groups(groups, k)
+    made = library.empty((experts, all_rows, _GROUP * all_groups), "uint8")
+    block_scales = library.empty((experts, -(-all_rows // _BLOCK), -(-all_groups // 4)), "fp32")
     table = _table(library)
-    order = library.counting(n)
-    if interleaved:
-        order = order.reshape(-1, 2).T.reshape(-1)
-    step = max(1, _WEIGHTS_AT_ONCE // (_GROUP * groups * _BLOCK)) * _BLOCK
+    step = max(1, _WEIGHTS_AT_ONCE // (_GROUP * all_groups * _BLOCK)) * _BLOCK
     with _bar(experts, progress) as count_one:
         for expert in range(experts):
-            for first in range(0, n, step):
-                rows = slice(first, min(first + step, n))
-                pairs, exponents = (library.take(one[expert], order[rows], 0) for one in (blocks, scales))
-                chunk = _chunk(library, pairs.reshape(pairs.shape[0], -1), exponents, table)
+            for first in range(0, all_rows, step):
+                part = slice(first, min(first + step, all_rows))
+                pairs, exponents = (_padded_part(library, one[expert].reshape(n, groups, -1), order, part, no_rows, all_groups)
+                                    for one in (blocks, scales))
+                chunk = _chunk(library, pairs, exponents, table)
                 if inexact == "raise":
-                    _check_exact(chunk, expert, rows, _GROUP * groups, interleaved)
-                made[expert, rows] = chunk.codes
+                    _check_exact(chunk, expert, part, _GROUP * all_groups, interleaved)
+                made[expert, part] = chunk.codes
                 block_scales[expert, first // _BLOCK:first // _BLOCK + chunk.scales.shape[0]] = chunk.scales
             count_one()
     return made if isinstance(library, Numpy) else made.view(library.type("e4m3")), block_scales
 
 
+def _padded_rows(library: Library, n: int, rows: Optional[int], interleaved: bool) -> Tuple[Array, List[slice]]:
+    """Returns the row of the tensor for each row of the result, and the rows of the result that have none, whose number means nothing."""
+    total = n if rows is None else integer("rows", rows)
+    if total < n:
+        raise InvalidSize(f"rows = {total} must be at least {n}, the rows of the tensors: pass more, or leave rows out")
+    halves = 2 if interleaved else 1
+    if total % halves:
+        raise InvalidSize(f"rows = {total} of interleaved = True must be even, as many of the gate as of up: pass an even number")
+    own, each = n // halves, total // halves
+    order = library.counting(total)
+    for half in range(halves):
+        order[half * each:(half + 1) * each] = halves * library.clip(library.counting(each), None, own - 1) + half
+    return order, [slice(half * each + own, (half + 1) * each) for half in range(halves)]
+
+
+def _padded_groups(groups: int, k: Optional[int]) -> int:
+    total = _GROUP * groups if k is None else integer("k", k)
+    if total < _GROUP * groups or total % _GROUP:
+        raise InvalidSize(f"k = {total} must be a multiple of {_GROUP} and at least {_GROUP * groups}, the k of the tensors: pass such a one, "
+                          "or leave k out")
+    return total // _GROUP
+
+
+def _padded_part(library: Library, tensor: Array, order: Array, part: slice, no_rows: List[slice], groups: int) -> Array:
+    """Returns the rows ``part`` of the result, with so many groups of k and zeros where it has none. ``tensor``: an expert's blocks or
+    scales, rows x groups x bytes."""
+    taken = library.take(tensor, order[part], 0)
+    own = tensor.shape[1]
+    if groups > own:
+        wider = library.empty((taken.shape[0], groups, tensor.shape[2]), "uint8")
+        wider[:, :own], wider[:, own:] = taken, 0
+        taken = wider
+    for none in no_rows:
+        taken[max(none.start - part.start, 0):max(none.stop - part.start, 0)] = 0
+    return taken.reshape(taken.shape[0], -1)
+
+
 @entry
-def gate_then_up(bias: Array) -> Array:
+def gate_then_up(bias: Array, *, rows: Optional[int] = None) -> Array:
     """Returns the bias of ``gate_up_proj`` of gpt-oss, whose values are of gate and up in turn, with all values of the gate, then all of
     up. ``mxfp4_to_block_fp8`` and ``from_gpt_oss`` with ``interleaved`` do that to the rows of the weight.
 
     - ``bias``: experts x 2i, or 2i of one expert; bf16, fp16 or fp32. The result is of its type.
+    - ``rows``: that of ``mxfp4_to_block_fp8``, if it is more than 2i: zeros behind the gate and behind up.
 
-    Raises ``InvalidSize`` or ``InvalidType`` for a tensor of another shape or type.
+    Raises ``InvalidSize`` or ``InvalidType`` for a tensor of another shape or type, and for ``rows`` that are odd or fewer than 2i.
     """
     library = library_of(bias=bias)
     check_type("bias", bias, ("bf16", "fp16", "fp32"), "pass gate_up_proj_bias as it is stored")
     shape = tuple(bias.shape)
     if len(shape) not in (1, 2) or 0 in shape or shape[-1] % 2:
         raise InvalidSize(f"bias has shape {shape} and must have experts x 2i, gate and up in turn: pass gate_up_proj_bias as it is stored")
-    return library.plain(bias).reshape(*shape[:-1], -1, 2).swapaxes(-1, -2).reshape(shape)
+    order, no_rows = _padded_rows(library, shape[-1], rows, True)
+    made = library.take(library.plain(bias), order, len(shape) - 1)
+    for none in no_rows:
+        made[..., none] = 0
+    return made
 
 
 def _checked(library: Library, blocks: Array, scales: Array, interleaved: bool) -> Tuple[Array, Array]:
