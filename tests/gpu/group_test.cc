@@ -222,7 +222,7 @@ TEST_F(group_products, by_slots_are_exact) {
   const std::pair<int, int> others[] = {{1, 1}, {8, 1}, {3, 40}, {1, 64}};
   for (const int parts : {1, 2, 4, 8})
     for (const auto& [pitch, rows] : {std::pair{8, 7}, others[number(0, 3)]}) {  // all take minutes
-      const int groups = number(1, 24);  // more take minutes to fill
+      const int groups = number(1, 24);                                          // more take minutes to fill
       const std::vector<Table> tables{slots(pitch, rows, groups), slots(pitch, rows, groups),
                                       slots(pitch, rows, groups)};
       PlanOverrides overrides{.schedule = Schedule::plain, .cluster = ClusterShape{1, 1, parts}};

@@ -38,8 +38,8 @@ def mxfp4_to_block_fp8(blocks: Array, scales: Array, *, interleaved: bool = Fals
     - ``scales``: the tensor ``*_scales``, uint8 (or float8_e8m0fnu), experts x rows x k/32: a byte s stands for 2^(s - 127).
     - ``interleaved``: True for ``gate_up_proj``, whose rows are gate and up in turn. The result has all rows of the gate, then all of
       up, as ``w13`` must have them. ``gate_then_up`` does the same to the bias.
-    - ``rows``, ``k``: sizes of the result, if they are larger than those of the tensors: the rest is zeros, behind all rows and all of k;
-      with ``interleaved`` half of the zero rows is behind the gate, half behind up. Give both products of an expert the same intermediate
+    - ``rows``, ``k``: sizes of the result, if they are larger than those of the tensors. What is more is zeros, behind all rows and behind
+      all of k. With ``interleaved`` half of the zero rows are behind the gate, half behind up. Give both products of an expert the same intermediate
       size, ``rows`` = 2i of the first and ``k`` = i of the second. With i a multiple of 128 one kernel computes gate, up and their product
       (docs/experts.md).
     - ``inexact``: "raise" or "round", what happens to a block that breaks the rule below.
