@@ -36,7 +36,7 @@ import sluice
 import sluice.torch as st
 from sluice.torch._moe_ops import takes_slots
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from layers import ALL_EXPERTS, MODELS
+from layers import ALL_EXPERTS, MODELS, routed
 from products import BF16, COLD_BYTES, HBM, captured, head, said, timed
 
 NAMES, TOKENS = ("Qwen3-30B", "DeepSeek-V3 EP8", "DeepSeek-V3 TP8", "Mixtral"), (1, 2, 4, 8, 16, 32)
@@ -59,16 +59,6 @@ def silu_mul(gate_up, out):
     rows, inner = out.shape
     block = min(1024, triton.next_power_of_2(inner))
     silu_mul_kernel[(rows, triton.cdiv(inner, block))](gate_up, out, inner, BLOCK=block)
-
-
-def routed(name, tokens):
-    """Returns ids of all ranks' experts, the same in each run."""
-    experts, chosen, _, _ = MODELS[name]
-    everyone, generator = ALL_EXPERTS.get(name, experts), torch.Generator().manual_seed(tokens)
-    while True:
-        ids = torch.rand(tokens, everyone, generator=generator).topk(chosen).indices.int()
-        if (ids < experts).sum() == tokens * chosen * experts // everyone:
-            return ids
 
 
 def used_of(name, ids):
@@ -142,9 +132,8 @@ class Case:
 
     def __init__(self, model, tokens):
         self.model, self.tokens, self.slots = model, tokens, tokens * model.chosen
-        all_ids = routed(model.name, tokens)
-        self.used = used_of(model.name, all_ids)
-        self.all_ids = all_ids.cuda()
+        self.all_ids = routed(model.name, tokens)
+        self.used = used_of(model.name, self.all_ids)
         self.ids = torch.where(self.all_ids < model.experts, self.all_ids, -1).int()
         self.here = self.ids.flatten() >= 0
         torch.manual_seed(tokens)
@@ -153,7 +142,7 @@ class Case:
         self.hidden = torch.randn(self.slots, model.inner, device="cuda", dtype=BF16)
         self.ends, self.row_of_slot, self.token_of_row = st.moe.route(self.ids, model.experts)
         self.rows = st.moe.gather(self.x, self.token_of_row)
-        self.by_slots = takes_slots(self.ids, model.experts, model.ours[GATE_UP][0].nbytes + model.ours[DOWN][0].nbytes)
+        self.by_slots = takes_slots(self.ids, model.experts, model.ours[GATE_UP][0].nbytes + model.ours[DOWN][0].nbytes, model.everyone)
         if model.with_peer:
             self._peer()
 
@@ -188,7 +177,8 @@ class Case:
                 "sluice sorted": lambda i: self.sorted_layer(st, st.moe, i), "sluice slots": lambda i: self.slots_layer(st, st.moe, i)}
 
     def layer(self, i):
-        return st.moe.experts(self.x, self.ids, self.weights, self.model.ours[GATE_UP][i], self.model.ours[DOWN][i])
+        return st.moe.experts(self.x, self.ids, self.weights, self.model.ours[GATE_UP][i], self.model.ours[DOWN][i],
+                              all_experts=self.model.everyone)
 
     def sorted_layer(self, products, around, i):
         """``products``, ``around``: sluice.torch and its moe, or steps of a chain, twice."""

@@ -2,7 +2,7 @@
 """Times layers of experts beside vLLM's Triton kernels: cold weights, CUDA graphs, contenders in turn.
 
     PYTHONPATH=python python bench/experts/layers.py OUT.json [--vllm FOLDER] [--ops _moe_C.abi3.so] [--seconds 240]
-        [--models Qwen3-30B,Mixtral|all] [--tokens 1,2,4] [--routing uniform,zipf,one] [--repeated MB]
+        [--models Qwen3-30B,Mixtral] [--tokens 1,2,4] [--routing uniform,zipf,one] [--repeated MB]
 
 FOLDER is vllm/model_executor/layers/fused_moe of vLLM 0.20.2, of whose kernels two are taken at run time; without it the peer is left out.
 The file of --ops is vLLM's, whose moe_align_block_size sorts tokens for them; without it their sorting is not timed, and the record says
@@ -30,7 +30,6 @@ MODELS = {  # experts on this GPU, chosen per token, hidden, intermediate
     "DeepSeek-V3 EP8": (32, 8, 7168, 2048), "DeepSeek-V3 TP8": (256, 8, 7168, 256), "Mixtral": (8, 2, 4096, 14336),
 }
 ALL_EXPERTS = {"DeepSeek-V3 EP32": 256, "DeepSeek-V3 EP8": 256}  # ids of other ranks' experts are -1
-MAIN, OTHERS = ("Qwen3-30B", "DeepSeek-V3 EP8", "DeepSeek-V3 TP8"), ("DeepSeek-V3 EP32", "Mixtral", "Qwen3-235B TP8")
 TOKENS = (1, 8, 16, 64, 4096)
 NAMES = ("write_zeros_to_output", "fused_moe_kernel", "invoke_fused_moe_triton_kernel")
 
@@ -62,21 +61,25 @@ def their_config(folder, experts, inner, tokens):
     if path.is_file():
         table = {int(key): value for key, value in json.loads(path.read_text()).items() if key.isdigit()}
         return table[min(table, key=lambda known: abs(known - tokens))]
-    return {"BLOCK_SIZE_M": 64 if tokens > 16 else 16, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 128, "GROUP_SIZE_M": 32, "num_warps": 4,
-            "num_stages": 3}
+    return {"BLOCK_SIZE_M": 16 if tokens <= 64 else 64, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 128, "GROUP_SIZE_M": 1 if tokens <= 16 else 32,
+            "num_warps": 4, "num_stages": 3}
 
 
-def routed(name, tokens, routing):
-    """Returns ids of all ranks' experts, of int32 as engines have them, and weights of each token's experts."""
+def routed(name, tokens, routing="uniform"):
+    """Returns ids of all ranks' experts, of int32 as engines have them, the same in each run. With uniform routing a rank that has a part of
+    the experts gets as many slots as it does in the mean, or one if that is less."""
     experts, chosen, _, _ = MODELS[name]
     everyone = ALL_EXPERTS.get(name, experts)
     if routing == "one":
-        ids = torch.arange(chosen, device="cuda").repeat(tokens, 1)
-    else:
-        weights = torch.ones(everyone) if routing == "uniform" else torch.arange(1, everyone + 1).float() ** -0.8
-        ids = torch.multinomial(weights.cuda().expand(tokens, -1), chosen)
-        ids = torch.randperm(everyone, device="cuda")[ids]
-    return ids.int(), torch.rand(tokens, chosen, device="cuda")
+        return torch.arange(chosen, dtype=torch.int32, device="cuda").repeat(tokens, 1)
+    generator = torch.Generator().manual_seed(tokens)
+    weights = torch.ones(everyone) if routing == "uniform" else torch.arange(1, everyone + 1).float() ** -0.8
+    mean = max(tokens * chosen * experts // everyone, 1)
+    while True:
+        ids = torch.multinomial(weights.expand(tokens, -1), chosen, generator=generator)
+        ids = torch.randperm(everyone, generator=generator)[ids]
+        if routing != "uniform" or abs(int((ids < experts).sum()) - mean) <= mean // 32:
+            return ids.int().cuda()
 
 
 class Layer:
@@ -84,7 +87,7 @@ class Layer:
         self.name, self.tokens = name, tokens
         self.experts, self.chosen, self.width, self.inner = MODELS[name]
         self.everyone = ALL_EXPERTS.get(name, self.experts)
-        self.all_ids, self.weights = routed(name, tokens, routing)
+        self.all_ids, self.weights = routed(name, tokens, routing), torch.rand(tokens, self.chosen, device="cuda")
         self.ids = torch.where(self.all_ids < self.experts, self.all_ids, -1)
         self.x = torch.randn(tokens, self.width, device="cuda", dtype=BF16)
         read = 3 * self.used() * self.inner * self.width  # bytes of a call's weights: chosen experts alone
@@ -113,7 +116,8 @@ class Layer:
 
     def sluice(self, i, batch_invariant=False):
         w13, s13, w2, s2 = self.w[i]
-        self.out = st.moe.experts(self.x, self.ids, self.weights, w13, w2, scale_w13=s13, scale_w2=s2, batch_invariant=batch_invariant)
+        self.out = st.moe.experts(self.x, self.ids, self.weights, w13, w2, scale_w13=s13, scale_w2=s2, batch_invariant=batch_invariant,
+                                  all_experts=self.everyone)
 
     def batch_invariant(self, i):
         self.sluice(i, True)
@@ -124,7 +128,7 @@ class Layer:
         chains = []
         for w13, s13, w2, s2 in self.w:
             steps = st.Steps()
-            steps.experts(self.x, self.ids, self.weights, w13, w2, scale_w13=s13, scale_w2=s2)
+            steps.experts(self.x, self.ids, self.weights, w13, w2, scale_w13=s13, scale_w2=s2, all_experts=self.everyone)
             chains.append(st.Chain(steps))
         return lambda i: chains[i].run()
 
@@ -198,6 +202,7 @@ def run(kernels, folder, with_ops, model, tokens, routing):
     if kernels is not None:
         try:
             call = layer.of_vllm(kernels, folder, with_ops)
+            record["peer tile"] = their_config(folder, layer.experts, layer.inner, tokens)
             graphs["vLLM Triton"] = captured(call, layer.copies)
             layer.sluice(0)
             call(0)
@@ -214,9 +219,8 @@ def main():
     parser.add_argument("--vllm")
     parser.add_argument("--ops")
     parser.add_argument("--seconds", type=float, default=240)
-    parser.add_argument("--models", type=lambda text: list(MODELS) if text == "all" else text.split(","),
-                        help="of these alone, all numbers of tokens; else what pages show")
-    parser.add_argument("--routing", type=lambda text: text.split(","), help="uniform, zipf, one: each of these for all cases")
+    parser.add_argument("--models", type=lambda text: text.split(","), default=list(MODELS), help="by default all")
+    parser.add_argument("--routing", type=lambda text: text.split(","), default=["uniform"], help="of uniform, zipf and one")
     parser.add_argument("--tokens", type=lambda text: [int(part) for part in text.split(",")], default=TOKENS)
     parser.add_argument("--repeated", type=float, help="MB of weights that slots may read again: another limit than the layer's own")
     arguments = parser.parse_args()
@@ -226,11 +230,7 @@ def main():
     kernels = their_kernels(arguments.vllm) if arguments.vllm else None
     if arguments.ops:
         torch.ops.load_library(arguments.ops)
-    cases = [(name, tokens, routing) for tokens in arguments.tokens for name in arguments.models or MAIN
-             for routing in arguments.routing or ["uniform"]]
-    if not arguments.models and not arguments.routing:
-        cases += [(name, 64, routing) for name in ("Qwen3-30B", "DeepSeek-V3 EP8") for routing in ("zipf", "one")]
-        cases += [(name, tokens, "uniform") for name in OTHERS for tokens in (1, 16, 4096)]
+    cases = [(name, tokens, routing) for tokens in arguments.tokens for name in arguments.models for routing in arguments.routing]
     walk(arguments.out, arguments.seconds, [dict(zip(("model", "tokens", "routing"), case)) for case in cases],
          lambda **case: run(kernels, arguments.vllm, arguments.ops is not None, **case))
 

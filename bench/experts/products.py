@@ -174,16 +174,15 @@ def said(error, most=400):
 
 
 def walk(out, seconds, cases, run_one):
-    """Calls ``run_one(**case)`` for each case, a dictionary, until so many seconds have passed. Prints each case with what it returns, or
-    with its error, and keeps all in the file ``out``."""
+    """Calls ``run_one(**case)`` for each case, a dictionary, until so many seconds have passed. Prints each case with what it returns, with
+    its error, or with why it is left out, and keeps all in the file ``out``."""
     began, results, this_run = time.time(), [], head(torch.cuda.get_device_name(), seconds)
     for case in cases:
-        if time.time() - began > seconds:
-            break
         try:
-            results.append(case | run_one(**case))
+            found = run_one(**case) if time.time() - began <= seconds else {"left out": "time ran out"}
         except Exception as error:  # noqa: BLE001 - the others go on
-            results.append(case | {"error": said(error)})
+            found = {"error": said(error)}
+        results.append(case | found)
         print(json.dumps(results[-1]), flush=True)
         with open(out, "w", encoding="utf-8") as file:
             json.dump({"run": this_run, "gpu": this_run["gpu"], "results": results}, file, indent=1)

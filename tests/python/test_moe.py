@@ -363,17 +363,47 @@ def test_few_tokens_are_not_sorted(layer_on_host, monkeypatch, recipe):
 def test_when_tokens_are_sorted_though_they_are_few():
     from sluice.torch._moe_ops import layer_takes_slots
 
-    def takes(tokens, chosen, experts, inner, width, dtype=torch.int32, batch_invariant=False, granularity="1x128"):
+    def takes(tokens, chosen, experts, inner, width, dtype=torch.int32, batch_invariant=False, granularity="1x128", all_experts=None):
         w13, w2 = (torch.empty(experts, *shape, dtype=torch.float8_e4m3fn, device="meta") for shape in ((2 * inner, width), (width, inner)))
         x = torch.empty(tokens, width, dtype=torch.bfloat16, device="meta")
-        return layer_takes_slots(x, torch.zeros(tokens, chosen, dtype=dtype, device="meta"), w13, w2, granularity, batch_invariant)
+        return layer_takes_slots(x, torch.zeros(tokens, chosen, dtype=dtype, device="meta"), w13, w2, granularity, batch_invariant,
+                                 all_experts or experts)
 
     qwen, deepseek = (128, 768, 2048), (256, 256, 7168)  # experts, inner, width; the latter in eight parts
     assert [takes(t, 8, *qwen) for t in (1, 2, 4, 8, 16)] == [True, True, True, False, False]
     assert [takes(t, 8, *deepseek) for t in (1, 4, 8)] == [True, True, False]
     assert takes(1, 8, 32, 2048, 7168), "experts of a token differ"
+    of_rank = (32, 2048, 7168)  # DeepSeek-V3 on eight GPUs, each of which gets one slot per token in the mean
+    assert [takes(t, 8, *of_rank) for t in (2, 4)] == [False, False]
+    assert [takes(t, 8, *of_rank, all_experts=256) for t in (2, 4, 8)] == [True, True, False]
+    assert takes(2, 12, 8, 2048, 7168, all_experts=64), "a token may choose more experts than a rank has"
     assert not takes(1, 8, *qwen, dtype=torch.int64) and not takes(1, 8, *qwen, batch_invariant=True)
     assert not takes(1, 8, 128, 96, 2048) and takes(1, 8, 128, 96, 2048, granularity="row") and not takes(1, 40, 32, 256, 512)
+
+
+@pytest.mark.parametrize("given", [63, 0, -1])
+def test_all_experts_are_no_fewer_than_those_of_the_weights(given):
+    w13, w2 = torch.ones(64, 512, 256).bfloat16(), torch.ones(64, 256, 256).bfloat16()
+    with pytest.raises(errors.InvalidSize, match=f"all_experts = {given} must be at least 64, the experts of w13"):
+        st.moe.experts(torch.ones(2, 256).bfloat16(), torch.zeros(2, 1).int(), None, w13, w2, all_experts=given)
+
+
+def test_few_slots_of_a_rank_take_two_kernels_for_gates():
+    from sluice.torch._moe_ops import gates_in_one_kernel
+
+    up = torch.empty(64, 256, 512, device="meta")  # two tiles of 256 gates per expert
+    ids = torch.empty(4, 8, device="meta")
+    assert gates_in_one_kernel(ids, up, "1x128", "silu", False, 64) and not gates_in_one_kernel(ids, up, "1x128", "silu", False, 128)
+
+
+def test_a_layer_of_a_rank_is_right_by_slots_and_sorted(layer_on_host):
+    """Ids of other ranks are -1; four of eight experts are here."""
+    made = [[0, -1], [-1, 3], [-1, -1], [2, 0]]
+    ids, weights = torch.tensor(made, dtype=torch.int32), torch.rand(4, 2)
+    w13, w2 = torch.randn(4, 512, 256).bfloat16() / 16, torch.randn(4, 256, 256).bfloat16() / 16
+    x = torch.randn(4, 256).bfloat16()
+    by_slots, by_sort = (st.moe.experts(x, kind, weights, w13, w2, all_experts=8).float() for kind in (ids, ids.long()))
+    assert (by_slots - by_sort).norm() <= 0.01 * by_sort.norm() and (by_slots[2] == 0).all()
 
 
 @pytest.mark.parametrize("tokens,batch_invariant,activation,in_two", [

@@ -15,6 +15,17 @@ def results_of(folder: pathlib.Path, *names: str) -> list[dict]:
     return [row for text in texts if text for row in json.loads(text)["results"] if row.get("us")]
 
 
+# Without a tuned tile of vLLM's. Records from before 2026-11-30 say no `peer tile`, and theirs is not vLLM's default.
+UNTUNED = ("Mixtral", "Qwen3-235B TP8")
+
+
+def of_layer(row: dict) -> float | None:
+    """The peer's time over ours; None if the peer had another tile than vLLM gives it, or if no expert was chosen."""
+    if row["model"] in UNTUNED and "peer tile" not in row or row["used"] == 0:
+        return None
+    return over(row, "vLLM Triton", "sluice")
+
+
 def layers_of(folder: pathlib.Path) -> list[dict]:
     """Layers of all routings, by tokens; of a layer in two records that of the first."""
     found = {}
@@ -64,11 +75,11 @@ def by_rows(rows: list[dict]) -> str:
 
 def layers(rows: list[dict]) -> str:
     uniform = [row for row in rows if row["routing"] == "uniform"]
-    cells = [[row["model"], str(row["tokens"]), f"{row['us']['sluice']:.0f}", f"{row['us']['sluice ops']:.0f}",
-              f"{row['us']['sluice ops, batch_invariant']:.0f}", f"{row['floor_us']:.0f}", cell(over(row, "vLLM Triton", "sluice"))] for row in uniform]
-    text = table(["layer", "tokens", "us, a chain", "us, ops", "us, batch_invariant", "floor", "vLLM's Triton / chain"], cells)
+    cells = [[row["model"], str(row["tokens"]), str(row["used"]), f"{row['us']['sluice']:.0f}", f"{row['us']['sluice ops']:.0f}",
+              f"{row['us']['sluice ops, batch_invariant']:.0f}", f"{row['floor_us']:.0f}", cell(of_layer(row))] for row in uniform]
+    text = table(["layer", "tokens", "experts used", "us, a chain", "us, ops", "us, batch_invariant", "floor", "vLLM's Triton / chain"], cells)
     for routing, said in {"uniform": "uniform routing", "zipf": "experts by Zipf 0.8", "one": "all tokens to the same experts"}.items():
-        ratios = [over(row, "vLLM Triton", "sluice") for row in rows if row["routing"] == routing]
+        ratios = [ratio for row in rows if row["routing"] == routing and (ratio := of_layer(row))]
         if ratios:
             text += "\n\n" + wrapped(f"vLLM's Triton layer / sluice, {said}, {len(ratios)} layers: {summary(ratios)}.")
     return text

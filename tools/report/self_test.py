@@ -192,10 +192,11 @@ def check_experts(folder: Folder) -> None:
     rows = [{"groups": 8, "rows": 4, "n": 4096, "k": 7168, "us": times, "floor_us": {"fp8": 45.0, "bf16": 75.0}} for times in us]
     folder.put("experts/few.json", {"gpu": "Made-up GPU", "results": [*rows, {"groups": 1, "error": "out of memory"}]})
     layer = {"sluice": 20.0, "sluice ops": 22.0, "sluice ops, batch_invariant": 30.0, "vLLM Triton": 30.0}
-    of_layer = {"model": "M", "tokens": 1, "floor_us": 8.0, "us": layer, "routing": "uniform"}
+    of_layer = {"model": "M", "tokens": 1, "floor_us": 8.0, "us": layer, "routing": "uniform", "used": 3}
     skewed = of_layer | {"routing": "zipf", "us": layer | {"vLLM Triton": 18.0}}
     folder.put("experts/layers.json", {"gpu": "Made-up GPU", "results": [of_layer, skewed]})
-    folder.put("experts/slots.json", {"gpu": "Made-up GPU", "results": [of_layer | {"us": layer | {"sluice": 1.0}}, of_layer | {"tokens": 2}]})
+    folder.put("experts/slots.json", {"gpu": "Made-up GPU", "results": [of_layer | {"us": layer | {"sluice": 1.0}}, of_layer | {"tokens": 2}, of_layer | {"tokens": 4, "used": 0},
+                                                                                of_layer | {"tokens": 4, "model": "Mixtral"}]})
     packed = {"model": "M", "tokens": 1, "read_us": 9.0, "us": {"sluice": 12.0, "sluice chain": 10.0, "Marlin": 15.0}}
     folder.put("experts/int4.json", {"gpu": "Made-up GPU", "results": [packed | {"product": "layer"}, packed | {"product": "down"}]})
     sides = {"sluice": 40.0, "sluice, padded": 30.0, "triton_kernels": 36.0}
@@ -206,7 +207,7 @@ def check_experts(folder: Folder) -> None:
     folder.put("experts/decode.json", {"gpu": "Made-up GPU", "layers": [2, 4], "whole": "50 layers, extrapolated", "rows": arms})
     made = experts.block(folder.results, "h200")
     for words in ("| 8 x 4 | 4096 x 7168 | 50.0 | 0.90 | 1.20 | 1.25 |", "| 50.0 | 0.90 | - | 0.90 |", "DeepGEMM fp8 / sluice fp8 1.20 in the mean, 1.20 at worst",
-                  "torch bf16 / sluice bf16 1.06 in the mean, 0.90 at worst", "| M | 1 | 20 | 22 | 30 | 8 | 1.50 | | M | 2 |", "uniform routing, 2 layers: 1.50",
+                  "torch bf16 / sluice bf16 1.06 in the mean, 0.90 at worst", "| M | 1 | 3 | 20 | 22 | 30 | 8 | 1.50 | | M | 2 |", "| Mixtral | 4 | 3 | 20 | 22 | 30 | 8 | - |", "uniform routing, 2 layers: 1.50",
                   "experts by Zipf 0.8, 1 layers: 0.90 in the mean, 0.90 at worst", "| M | 1 | 10 | 12 | 9 | 1.50 |", "Marlin's layer / sluice 1.50 in the mean",
                   "| gpt-oss-20b | 64 | 40 | 30 | - | 36 | 1.20 |", "as a checkpoint is read 0.90 in the mean", "CUTLASS (vLLM) / sluice 0.88 in the mean",
                   "| row | 1 | 40 | 2.00 | 2.50 |",

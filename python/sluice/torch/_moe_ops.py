@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import _binding as f
+from .._arguments import integer
 from .._names import GRANULARITIES, number_of
 from ..errors import InvalidArgument, InvalidSize, InvalidType
 from ..packed_experts import PackedExperts
@@ -46,29 +47,41 @@ def granularity_of(w13: Tensor, scale_w13: Optional[Tensor], scale_w2: Optional[
 _FEW_TILES = 64  # half of a Hopper has so many SMs; a tile has 256 columns
 
 
-def gates_in_one_kernel(ids: Tensor, up: Tensor, granularity: str, activation: str, batch_invariant: bool) -> bool:
+def check_all_experts(all_experts: Optional[int], experts: int) -> int:
+    """Returns the number of experts that ids choose from, which are those of the weights unless ranks share them."""
+    if all_experts is None:
+        return experts
+    if (given := integer("all_experts", all_experts)) < experts:
+        raise InvalidSize(f"all_experts = {given} must be at least {experts}, the experts of w13: it is the number on all ranks together; leave "
+                          "it out if this rank has all")
+    return given
+
+
+def gates_in_one_kernel(ids: Tensor, up: Tensor, granularity: str, activation: str, batch_invariant: bool, all_experts: int) -> bool:
     """Returns whether one kernel multiplies gate and up and quantises what they make. It does so by blocks of whole gates. Few tokens, whose
-    tiles would leave more than half of the SMs idle, take two with silu, unless ``batch_invariant``. Slots of other ranks count, too."""
+    tiles would leave more than half of the SMs idle, take two with silu, unless ``batch_invariant``."""
     if granularity != "1x128" or up.shape[-1] % 256 != 0:
         return False
-    tiles = min(ids.numel(), up.shape[0]) * (up.shape[-1] // 256)
+    slots = -(-ids.numel() * up.shape[0] // all_experts)  # this rank's, in the mean
+    tiles = min(slots, up.shape[0]) * (up.shape[-1] // 256)
     return batch_invariant or activation != "silu" or tiles >= _FEW_TILES
 
 
 _REPEATED_BYTES = 24 << 20  # slots may read so many again, which takes about as long as route and gather
 
 
-def takes_slots(ids: Tensor, experts: int, weight_bytes: int) -> bool:
+def takes_slots(ids: Tensor, experts: int, weight_bytes: int, all_experts: int) -> bool:
     """Returns whether a layer multiplies slots as they stand (``slots_mm``) and sorts nothing: whether experts are likely to repeat so
-    seldom that reading weights again costs less than the sort. Tokens choose other experts at random, each as many as ``ids`` has
-    columns. Ids are read as they are, so they are contiguous and int32. ``weight_bytes``: all experts, both products."""
+    seldom that reading weights again costs less than the sort. Each token chooses as many of ``all_experts`` as ``ids`` has columns, at
+    random; ``experts`` of them are here. Ids are read as they are, so they are contiguous and int32. ``weight_bytes``: those of
+    ``experts``, both products."""
     if ids.dtype is not torch.int32 or ids.dim() != 2 or not ids.is_contiguous():
         return False
     tokens, chosen = ids.shape
-    if chosen > experts or tokens > 16:  # experts repeat
+    if chosen > all_experts or tokens > 16:  # experts repeat
         return False
-    read = experts * (1 - (1 - chosen / experts) ** tokens)
-    return bool((tokens * chosen - read) * (weight_bytes / experts) <= _REPEATED_BYTES)
+    read = experts * (1 - (1 - chosen / all_experts) ** tokens)
+    return bool((tokens * chosen * experts / all_experts - read) * (weight_bytes / experts) <= _REPEATED_BYTES)
 
 
 def rows_are_aligned(x: Tensor) -> bool:
@@ -77,11 +90,12 @@ def rows_are_aligned(x: Tensor) -> bool:
     return bool(x.stride(-1) == 1 and x.storage_offset() * size % 16 == 0 and (x.shape[0] == 1 or x.stride(0) * size % 16 == 0))
 
 
-def layer_takes_slots(x: Tensor, ids: Tensor, w13: Tensor, w2: Tensor, granularity: Optional[str], batch_invariant: bool) -> bool:
+def layer_takes_slots(x: Tensor, ids: Tensor, w13: Tensor, w2: Tensor, granularity: Optional[str], batch_invariant: bool,
+                      all_experts: int) -> bool:
     """``takes_slots`` of a layer whose weights are not packed. A gate with block scales needs whole blocks."""
     if batch_invariant or (granularity == "1x128" and w13.shape[1] % 256 != 0) or (granularity is None and not rows_are_aligned(x)):
         return False
-    return takes_slots(ids, w13.shape[0], w13.numel() * w13.element_size() + w2.numel() * w2.element_size())
+    return takes_slots(ids, w13.shape[0], w13.numel() * w13.element_size() + w2.numel() * w2.element_size(), all_experts)
 
 
 def layer_of_slots(quantize: Any, slots_mm: Any, combine: Any, x: Tensor, ids: Tensor, topk_weights: Optional[Tensor], weights: Tuple[Any, Any],

@@ -28,7 +28,7 @@ from ..packed import PackedWeights
 from ..packed_experts import PackedExperts
 from ._entry import checked
 from ._library import SLOTS, activation_number, check_norm_scale, check_out, half_of_columns, scales_shape
-from ._moe_ops import check_experts, gates_in_one_kernel, granularity_of, layer_of_slots, layer_takes_slots, new_routed, rows_for
+from ._moe_ops import check_all_experts, check_experts, gates_in_one_kernel, granularity_of, layer_of_slots, layer_takes_slots, new_routed, rows_for
 from .grouped import ENDS, default_of_slots, refuse_scales_of_packed, slots_of_row
 
 __all__ = ["Chain", "Steps"]
@@ -257,7 +257,7 @@ class Steps:
     def experts(self, x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Tensor, w2: Tensor, *,
                 scale_w13: Optional[Tensor] = None, scale_w2: Optional[Tensor] = None, bias_13: Optional[Tensor] = None,
                 bias_2: Optional[Tensor] = None, shared: Optional[Tensor] = None, batch_invariant: bool = False,
-                out: Optional[Tensor] = None, name: str = "experts") -> Tensor:
+                all_experts: Optional[int] = None, out: Optional[Tensor] = None, name: str = "experts") -> Tensor:
         """Adds the steps of ``st.moe.experts`` with silu: NAME.route, .gather, .gate_up, .quantize, .down and .combine, or for few tokens
         with contiguous ids of int32 NAME.quantize_x, .gate_up, .quantize, .down and .combine. Returns ``out``, tokens x h, which may be
         ``shared``. ``x``: tokens x h; ``topk_weights``: fp32. An earlier step may write both and the ids; none may write the weights of
@@ -269,9 +269,9 @@ class Steps:
             raise InvalidType("w13 and w2 are packed: add route, gather, packed_grouped_mm and combine by themselves")
         if topk_weights is not None and topk_weights.dtype != torch.float32:
             raise InvalidType(f"topk_weights is {topk_weights.dtype} and must be float32; convert it")
-        granularity = granularity_of(w13, scale_w13, scale_w2)
+        granularity, everyone = granularity_of(w13, scale_w13, scale_w2), check_all_experts(all_experts, len(w13))
         up, down = w13.transpose(-2, -1), w2.transpose(-2, -1)
-        if layer_takes_slots(x, topk_ids, w13, w2, granularity, batch_invariant):
+        if layer_takes_slots(x, topk_ids, w13, w2, granularity, batch_invariant, everyone):
             return layer_of_slots(self.quantize, self.slots_mm, self.combine, x, topk_ids, topk_weights, (w13, w2), (scale_w13, scale_w2),
                                   (bias_13, bias_2), shared, granularity, "silu", False, lambda part: {"name": named(part)}, out=out)
         ends, row_of_slot, token_of_row = self.route(topk_ids, w13.shape[0], name=named("route"))
@@ -281,7 +281,7 @@ class Steps:
             y = self.grouped_mm(hidden, down, offs=ends, bias=bias_2, name=named("down"))
             return self.combine(y, row_of_slot, topk_weights, shared, out=out, name=named("combine"))
         codes, scales = self.gather(x, token_of_row, granularity, name=named("gather"))
-        if gates_in_one_kernel(topk_ids, up, granularity, "silu", batch_invariant):
+        if gates_in_one_kernel(topk_ids, up, granularity, "silu", batch_invariant, everyone):
             codes, scales = self.scaled_grouped_mm_quantize(codes, up, scales, scale_w13, ends, bias_13,  # type: ignore[arg-type]
                                                             activation="silu", gated=True, name=named("gate_up"))
         else:

@@ -23,7 +23,7 @@ from ..errors import InvalidArgument, InvalidSize
 from ..packed_experts import PackedExperts
 from ..plans import Workspace
 from ._entry import op
-from ._moe_ops import (COMBINE, GATHER, GATHER_QUANTIZE, ROUTE, check_experts, check_granularity, check_ids, gates_in_one_kernel,
+from ._moe_ops import (COMBINE, GATHER, GATHER_QUANTIZE, ROUTE, check_all_experts, check_experts, check_granularity, check_ids, gates_in_one_kernel,
                        granularity_of, layer_of_slots, layer_takes_slots, rows_are_aligned, rows_for, takes_slots)
 from .autograd import needs_grad, refuse_grad
 from .grouped import grouped_mm, packed_grouped_mm, scaled_grouped_mm, scaled_grouped_mm_quantize, slots_mm
@@ -115,7 +115,8 @@ def _hidden(codes: Tensor, scales: Tensor, up: Tensor, scale_up: Tensor, ends: T
 def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Union[Tensor, PackedExperts],
             w2: Union[Tensor, PackedExperts], *, scale_w13: Optional[Tensor] = None, scale_w2: Optional[Tensor] = None,
             bias_13: Optional[Tensor] = None, bias_2: Optional[Tensor] = None, shared: Optional[Tensor] = None, activation: str = "silu",
-            use_fast_accum: bool = False, batch_invariant: bool = False, workspace: Optional[Workspace] = None) -> Tensor:
+            use_fast_accum: bool = False, batch_invariant: bool = False, all_experts: Optional[int] = None,
+            workspace: Optional[Workspace] = None) -> Tensor:
     """Returns ``shared[t] + sum over j of topk_weights[t, j] * w2[e] (act(gate) * up)``, where gate and up are the halves of
     ``w13[e] x[t]`` and ``e = topk_ids[t, j]``: a whole layer of experts.
 
@@ -135,6 +136,9 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
       whose experts seldom repeat, are not sorted (``slots_mm``) if ``topk_ids`` is contiguous and int32. With block scales and silu,
       tokens whose tiles of gates would fill less than half of the GPU take another kernel. It rounds gate and up to x's type before it
       multiplies them. Packed weights cannot promise it.
+    - ``all_experts``: for weights of one of several ranks, where ids of other ranks' experts are -1: how many experts the router chooses
+      from. The layer then expects as many slots as this rank gets in the mean, and picks faster kernels for few tokens. Results stay
+      right whatever the ids are.
 
     In 16 bits it is differentiable in x, the topk_weights, both weights and ``shared``. Gathering, gates and adding are then torch's, so
     bits differ from those without a gradient. A token's bits never depend on other tokens' values or experts.
@@ -145,6 +149,7 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
     ids = topk_ids.reshape(tokens.shape[0], topk_ids.shape[-1])
     weights = None if topk_weights is None else topk_weights.reshape(ids.shape).float()
     more = None if shared is None else shared.reshape(tokens.shape)
+    everyone = check_all_experts(all_experts, len(w13))
     if isinstance(w13, PackedExperts) or isinstance(w2, PackedExperts):
         if needs_grad(x, topk_weights, shared, None):
             refuse_grad("experts of packed weights")
@@ -154,7 +159,7 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
             raise InvalidArgument("batch_invariant = True and the experts are packed: their kernels divide k by the number of tokens; "
                                   "leave it out, or take 16 bits or fp8")
         if (activation != "clamped_swiglu" and rows_are_aligned(tokens)
-                and takes_slots(ids, len(w13), w13.nbytes + w2.nbytes)):  # type: ignore[union-attr]
+                and takes_slots(ids, len(w13), w13.nbytes + w2.nbytes, everyone)):  # type: ignore[union-attr]
             return layer_of_slots(quantize, slots_mm, combine, tokens, ids, weights, (w13, w2), (None, None), (bias_13, bias_2), more, None,
                                   activation, False).view(x.shape)
         ends, row_of_slot, token_of_row = route(ids, len(w13))
@@ -164,7 +169,7 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
         if wants and batch_invariant:
             raise InvalidArgument("batch_invariant = True and an argument requires a gradient: gates are torch's then, and round once "
                                   "more than without one; leave it out, or call under torch.no_grad()")
-        if not wants and layer_takes_slots(tokens, ids, w13, w2, None, batch_invariant):
+        if not wants and layer_takes_slots(tokens, ids, w13, w2, None, batch_invariant, everyone):
             return layer_of_slots(quantize, slots_mm, combine, tokens, ids, weights, (w13, w2), (None, None), (bias_13, bias_2), more, None,
                                   activation, use_fast_accum).view(x.shape)
         tables = route(ids, w13.shape[0])
@@ -177,13 +182,13 @@ def experts(x: Tensor, topk_ids: Tensor, topk_weights: Optional[Tensor], w13: Un
     else:
         if needs_grad(x, topk_weights, shared, None):
             refuse_grad("experts of fp8 weights")
-        if layer_takes_slots(tokens, ids, w13, w2, granularity, batch_invariant):
+        if layer_takes_slots(tokens, ids, w13, w2, granularity, batch_invariant, everyone):
             return layer_of_slots(quantize, slots_mm, combine, tokens, ids, weights, (w13, w2), (scale_w13, scale_w2), (bias_13, bias_2), more,
                                   granularity, activation, use_fast_accum).view(x.shape)
         ends, row_of_slot, token_of_row = route(ids, w13.shape[0])
         codes, scales = gather(tokens, token_of_row, granularity)
         up = w13.transpose(-2, -1)
-        in_one = gates_in_one_kernel(ids, up, granularity, activation, batch_invariant)
+        in_one = gates_in_one_kernel(ids, up, granularity, activation, batch_invariant, everyone)
         codes, scales = _hidden(codes, scales, up, scale_w13, ends, bias_13, x.dtype, activation,  # type: ignore[arg-type]
                                 use_fast_accum, in_one, workspace)
         y = scaled_grouped_mm(codes, w2.transpose(-2, -1), scales, scale_w2, ends, bias_2, out_dtype=x.dtype,  # type: ignore[arg-type]

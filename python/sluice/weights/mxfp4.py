@@ -81,10 +81,10 @@ def mxfp4_to_block_fp8(blocks: Array, scales: Array, *, interleaved: bool = Fals
     step = max(1, _WEIGHTS_AT_ONCE // (_GROUP * all_groups * _BLOCK)) * _BLOCK
     with _bar(experts, progress) as count_one:
         for expert in range(experts):
+            own = [one[expert].reshape(n, groups, -1) for one in (blocks, scales)]  # a copy if an expert has gaps
             for first in range(0, all_rows, step):
                 part = slice(first, min(first + step, all_rows))
-                pairs, exponents = (_padded_part(library, one[expert].reshape(n, groups, -1), order, part, no_rows, all_groups)
-                                    for one in (blocks, scales))
+                pairs, exponents = (_padded_part(library, one, order, part, no_rows, all_groups) for one in own)
                 chunk = _chunk(library, pairs, exponents, table)
                 if inexact == "raise":
                     _check_exact(chunk, expert, part, _GROUP * all_groups, interleaved)
@@ -98,10 +98,10 @@ def _padded_rows(library: Library, n: int, rows: Optional[int], interleaved: boo
     """Returns the row of the tensor for each row of the result, and the rows of the result that have none, whose number means nothing."""
     total = n if rows is None else integer("rows", rows)
     if total < n:
-        raise InvalidSize(f"rows = {total} must be at least {n}, the rows of the tensors: pass more, or leave rows out")
+        raise InvalidSize(f"rows = {total} must be at least {n}, those that are given: pass more, or leave rows out")
     halves = 2 if interleaved else 1
     if total % halves:
-        raise InvalidSize(f"rows = {total} of interleaved = True must be even, as many of the gate as of up: pass an even number")
+        raise InvalidSize(f"rows = {total} must be even, as many of the gate as of up: pass an even number")
     own, each = n // halves, total // halves
     order = library.counting(total)
     for half in range(halves):

@@ -199,7 +199,7 @@ class Recipe:
         logits = w.router.product(ops, x, out=b.router, name="router")  # type: ignore[union-attr]
         ids, weights = choose(logits, b.ids, b.weights)
         count = logits.shape[1]
-        few = takes_slots(ids, count, w.gate_up.nbytes + w.down.nbytes)
+        few = takes_slots(ids, count, w.gate_up.nbytes + w.down.nbytes, count)
         if few:
             table, row_of_slot, of_experts = dict(ids=ids), ids, dict(experts=count)
         else:
