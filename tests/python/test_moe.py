@@ -370,12 +370,12 @@ def test_when_tokens_are_sorted_though_they_are_few():
                                  all_experts or experts)
 
     qwen, deepseek = (128, 768, 2048), (256, 256, 7168)  # experts, inner, width; the latter in eight parts
-    assert [takes(t, 8, *qwen) for t in (1, 2, 4, 8, 16)] == [True, True, True, False, False]
-    assert [takes(t, 8, *deepseek) for t in (1, 4, 8)] == [True, True, False]
+    assert [takes(t, 8, *qwen) for t in (1, 2, 4, 8, 16)] == [True, True, True, True, False]
+    assert [takes(t, 8, *deepseek) for t in (1, 4, 8, 16)] == [True, True, True, False]
     assert takes(1, 8, 32, 2048, 7168), "experts of a token differ"
     of_rank = (32, 2048, 7168)  # DeepSeek-V3 on eight GPUs, each of which gets one slot per token in the mean
     assert [takes(t, 8, *of_rank) for t in (2, 4)] == [False, False]
-    assert [takes(t, 8, *of_rank, all_experts=256) for t in (2, 4, 8)] == [True, True, False]
+    assert [takes(t, 8, *of_rank, all_experts=256) for t in (2, 8, 16)] == [True, True, False]
     assert takes(2, 12, 8, 2048, 7168, all_experts=64), "a token may choose more experts than a rank has"
     assert not takes(1, 8, *qwen, dtype=torch.int64) and not takes(1, 8, *qwen, batch_invariant=True)
     assert not takes(1, 8, 128, 96, 2048) and takes(1, 8, 128, 96, 2048, granularity="row") and not takes(1, 40, 32, 256, 512)

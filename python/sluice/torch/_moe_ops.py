@@ -67,7 +67,7 @@ def gates_in_one_kernel(ids: Tensor, up: Tensor, granularity: str, activation: s
     return batch_invariant or activation != "silu" or tiles >= _FEW_TILES
 
 
-_REPEATED_BYTES = 24 << 20  # slots may read so many again, which takes about as long as route and gather
+_REPEATED_BYTES = 56 << 20  # slots may read so many again: about what L2 holds (docs/findings/experts.md)
 
 
 def takes_slots(ids: Tensor, experts: int, weight_bytes: int, all_experts: int) -> bool:
