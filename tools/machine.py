@@ -6,12 +6,15 @@ import subprocess
 
 
 def commit() -> str:
-    """The commit of the binary or library that ran: SLUICE_COMMIT, which tools/certify.py passes, or else this tree's."""
+    """The commit of the binary or library that ran: SLUICE_COMMIT, which tools/certify.py passes, or else this tree's, with -dirty if a file
+    differs from it."""
     if told := os.environ.get("SLUICE_COMMIT"):
         return told
     try:
-        return subprocess.run(["git", "-C", str(pathlib.Path(__file__).parent), "rev-parse", "--short", "HEAD"],
-                              capture_output=True, text=True, check=True).stdout.strip()
+        head, changed = (subprocess.run(["git", "-C", str(pathlib.Path(__file__).parent), *arguments], capture_output=True, text=True,
+                                        check=True).stdout.strip()
+                         for arguments in (("rev-parse", "--short", "HEAD"), ("status", "--porcelain", "--untracked-files=no")))
+        return head + ("-dirty" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 

@@ -114,6 +114,9 @@ def check_files(folder: Folder) -> None:
     assert commit_of({"commit": "0123abcd" * 5}) == "0123abc" and commit_of({"commit": "0123abcd" * 5 + "-dirty"}) == "0123abc-dirty"
     folder.put("engine.json", run_of([shape_of(1, "bf16", [timed(OURS, 10.0), timed(BEST, 9.0)])]))
     folder.put("python/cost.json", {"host_us": {}, "gpu": "G"})
+    folder.put("experts/few.json", {"run": {"commit": "0123abcd-dirty", "command": "few.py"}, "results": []})
+    assert [row["commit"] for row in folder.rows("files") if row["command"] == "few.py"] == ["0123abc-dirty"], "of a run"
+    (folder.gpu / "experts/few.json").unlink()
     cost, engine = sorted(folder.rows("files"), key=lambda row: row["file"], reverse=True)
     assert engine["commit"] == "0123abc" and engine["seconds"] == 0.5 and engine["command"] == "sluice bench --set made-up", engine
     assert cost["commit"] == NO_COMMIT and cost["started"] is None and cost["command"] is None, cost
