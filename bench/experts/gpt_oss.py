@@ -26,7 +26,7 @@ import sluice.torch as st
 import sluice.weights as sw
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from layers import taken
-from products import BF16, BF16_RATE, COLD_BYTES, FP8_RATE, HBM, captured, said, timed, walk
+from products import BF16, BF16_RATE, FP8_RATE, HBM, copies_of, measured, said, walk
 
 MODELS = {"gpt-oss-20b": 32, "gpt-oss-120b": 128}  # experts; all else is the same
 CHOSEN, SIZE, PADDED, ALPHA, LIMIT = 4, 2880, 2944, 1.702, 7.0  # SIZE: hidden and intermediate
@@ -145,7 +145,7 @@ class Case:
         self.used = self.ids.unique().numel()
 
     def copies(self, bytes_of_weight):
-        return max(2, -(-COLD_BYTES // int(3 * self.used * SIZE * SIZE * bytes_of_weight)))
+        return copies_of(3 * self.used * SIZE * SIZE * bytes_of_weight)
 
     def floor(self, bytes_of_weight, rate):
         weights, slots = 3 * self.used * SIZE * SIZE, self.tokens * CHOSEN
@@ -209,15 +209,9 @@ def run(models, make, model, tokens):
     loaded, case = models[model], Case(MODELS[model], tokens)
     record = {"used": case.used, "floor_us": {"fp8": case.floor(FP8_BYTES, FP8_RATE), "mxfp4": case.floor(MXFP4_BYTES, BF16_RATE)},
               "difference": loaded.differences} | loaded.refused
-    graphs = {}
-    for side, (bytes_of_weight, weights) in loaded.sides.items():
-        if side == "sluice, packed" and tokens > PACKED_TOKENS:
-            continue
-        try:
-            graphs[side] = captured(lambda i, weights=weights: weights.call(case, i), case.copies(bytes_of_weight))
-        except Exception as error:  # noqa: BLE001 - a peer that refuses is a result
-            record[f"{side} refused"] = said(error)
-    return record | {"us": timed(graphs)}
+    calls = {side: (lambda i, weights=weights: weights.call(case, i), case.copies(bytes_of_weight))
+             for side, (bytes_of_weight, weights) in loaded.sides.items() if side != "sluice, packed" or tokens <= PACKED_TOKENS}
+    return record | measured(calls)
 
 
 def main():

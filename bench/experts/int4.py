@@ -36,8 +36,8 @@ import sluice
 import sluice.torch as st
 from sluice.torch._moe_ops import takes_slots
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from layers import ALL_EXPERTS, MODELS, routed
-from products import BF16, COLD_BYTES, HBM, captured, head, said, timed
+from layers import ALL_EXPERTS, MODELS, aligned_by_op, routed, used_of
+from products import BF16, HBM, copies_of, head, measured, said
 
 NAMES, TOKENS = ("Qwen3-30B", "DeepSeek-V3 EP8", "DeepSeek-V3 TP8", "Mixtral"), (1, 2, 4, 8, 16, 32)
 GROUP, GATE_UP, DOWN = 128, 0, 1
@@ -59,15 +59,6 @@ def silu_mul(gate_up, out):
     rows, inner = out.shape
     block = min(1024, triton.next_power_of_2(inner))
     silu_mul_kernel[(rows, triton.cdiv(inner, block))](gate_up, out, inner, BLOCK=block)
-
-
-def used_of(name, ids):
-    """Returns how many of this rank's experts a token chose."""
-    return ids[ids < MODELS[name][0]].unique().numel()
-
-
-def copies_of(read):
-    return max(2, -(-COLD_BYTES // max(int(read), 1)))
 
 
 def random_scales(k, *shape):
@@ -204,21 +195,10 @@ class Case:
         """Makes the peer's tables and results, in the sizes that vLLM gives them."""
         model, slots = self.model, self.slots
         self.block = next((size for size in (8, 16, 32, 48) if slots / model.experts < 0.9 * size), 64)
-        most = slots + model.everyone * (self.block - 1)
-        if slots < model.everyone:
-            most = min(most, slots * self.block)
-        self.map = None
-        if model.everyone > model.experts:
-            numbers = torch.arange(model.everyone, device="cuda", dtype=torch.int32)
-            self.map = torch.where(numbers < model.experts, numbers, -1).int()
-        self.order, self.owners, self.count = (torch.empty(size, device="cuda", dtype=torch.int32)
-                                               for size in (most, -(-most // self.block), 1))
+        self.align, self.order, self.owners, self.count = aligned_by_op(model.name, self.all_ids, self.block)
         self.gate_up, self.inner, self.y = (torch.zeros(slots, columns, device="cuda", dtype=BF16)
                                             for columns in (2 * model.inner, model.inner, model.width))
         self.result = torch.empty_like(self.x)
-
-    def align(self):
-        torch.ops._moe_C.moe_align_block_size(self.all_ids, self.model.everyone, self.block, self.order, self.owners, self.count, self.map)
 
     def marlin(self, part, a, d, i):
         """The first product has a row of ``a`` for each token; the second one for each slot, and multiplies by the router's weights."""
@@ -233,7 +213,7 @@ class Case:
         self.align()
         self.marlin(GATE_UP, self.x, self.gate_up, i)
         silu_mul(self.gate_up, self.inner)
-        if self.map is not None:
+        if self.model.everyone > self.model.experts:
             self.y.zero_()
         self.marlin(DOWN, self.inner, self.y, i)
         torch.ops._moe_C.moe_sum(self.y.view(self.tokens, self.model.chosen, -1), self.result)
@@ -301,20 +281,14 @@ def run(case, product):
               "copies": copies, "floor_us": case.floor(product), "read_us": case.floor(product) + 2}
     if product == "layer":
         record["way"] = "slots" if case.by_slots else "sorted"
-    graphs, calls = {}, case.contenders(product)
-    for name, call in calls.items():
-        try:
-            graphs[name] = captured(call, copies)
-        except Exception as error:  # noqa: BLE001 - the others go on
-            record[f"{name} refused"] = said(error)
+    calls = {name: (call, copies) for name, call in case.contenders(product).items()}
     if model.with_peer:
         record["Marlin rows per block"] = case.block
         try:
-            graphs["Marlin"] = captured(case.peer(product), copies)
-        except Exception as error:  # noqa: BLE001
+            calls["Marlin"] = case.peer(product), copies
+        except Exception as error:  # noqa: BLE001 - the others go on
             record["Marlin refused"] = said(error)
-    record["us"] = timed(graphs)
-    return record
+    return record | measured(calls)
 
 
 def rows_of(name, tokens, with_peer):

@@ -23,7 +23,7 @@ import torch
 import sluice.torch as st
 from sluice.torch import _moe_ops
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from products import BF16, COLD_BYTES, FP8_RATE, HBM, captured, said, timed, walk
+from products import BF16, FP8_RATE, HBM, MOST_COPIES, captured, copies_of, said, timed, walk
 
 MODELS = {  # experts on this GPU, chosen per token, hidden, intermediate
     "Qwen3-30B": (128, 8, 2048, 768), "Qwen3-235B TP8": (128, 8, 4096, 192), "DeepSeek-V3 EP32": (8, 8, 7168, 2048),
@@ -82,6 +82,29 @@ def routed(name, tokens, routing="uniform"):
             return ids.int().cuda()
 
 
+def used_of(name, ids):
+    """Returns how many of this rank's experts a token chose. ``ids``: of all ranks' experts."""
+    return ids[ids < MODELS[name][0]].unique().numel()
+
+
+def aligned_by_op(name, ids, block):
+    """Returns vLLM's sort, and the tensors that it fills, in vLLM's sizes. It takes ids of all ranks' experts, and a map to those that are
+    here."""
+    experts, slots = MODELS[name][0], ids.numel()
+    everyone = ALL_EXPERTS.get(name, experts)
+    most = slots + everyone * (block - 1)
+    if slots < everyone:
+        most = min(most, slots * block)
+    numbers = torch.arange(everyone, device="cuda", dtype=torch.int32)
+    here = torch.where(numbers < experts, numbers, -1) if everyone > experts else None
+    sorted_ids, owners, count = (torch.empty(size, device="cuda", dtype=torch.int32) for size in (most, -(-most // block), 1))
+
+    def sort():
+        torch.ops._moe_C.moe_align_block_size(ids, everyone, block, sorted_ids, owners, count, here)
+
+    return sort, sorted_ids, owners, count
+
+
 class Layer:
     def __init__(self, name, tokens, routing):
         self.name, self.tokens = name, tokens
@@ -91,7 +114,7 @@ class Layer:
         self.ids = torch.where(self.all_ids < self.experts, self.all_ids, -1)
         self.x = torch.randn(tokens, self.width, device="cuda", dtype=BF16)
         read = 3 * self.used() * self.inner * self.width  # bytes of a call's weights: chosen experts alone
-        self.copies = max(2, min(8, -(-COLD_BYTES // max(read, 1))))
+        self.copies = copies_of(read, MOST_COPIES)
         first = self._weights()
         self.w = [first] + [[each.clone() for each in first] for _ in range(self.copies - 1)]
 
@@ -107,7 +130,7 @@ class Layer:
 
     def used(self):
         """Returns how many experts a token chose."""
-        return int((torch.bincount(self.ids[self.ids >= 0].flatten(), minlength=self.experts) > 0).sum())
+        return used_of(self.name, self.all_ids)
 
     def floor(self):
         rows = int((self.ids >= 0).sum())
@@ -132,24 +155,8 @@ class Layer:
             chains.append(st.Chain(steps))
         return lambda i: chains[i].run()
 
-    def aligned_by_op(self, block):
-        """Returns vLLM's sort, and the tensors that it fills. It takes ids of all ranks' experts, and a map to those that are here."""
-        slots = self.ids.numel()
-        most = slots + self.everyone * (block - 1)
-        if slots < self.everyone:
-            most = min(most, slots * block)
-        numbers = torch.arange(self.everyone, device="cuda", dtype=torch.int32)
-        here = torch.where(numbers < self.experts, numbers, -1) if self.everyone > self.experts else None
-        sorted_ids, owners = (torch.empty(size, device="cuda", dtype=torch.int32) for size in (most, -(-most // block)))
-        count = torch.empty(1, device="cuda", dtype=torch.int32)
-
-        def sort():
-            torch.ops._moe_C.moe_align_block_size(self.all_ids, self.everyone, block, sorted_ids, owners, count, here)
-
-        return sort, sorted_ids, owners, count
-
     def aligned_by_torch(self, block):
-        """Returns what aligned_by_op does, filled once; the sort does nothing then."""
+        """Returns what aligned_by_op does, filled once; its sort does nothing."""
         slots, flat = self.ids.numel(), self.ids.flatten()
         order = torch.sort(torch.where(flat < 0, self.experts, flat), stable=True).indices
         sorted_ids, owners = [], []
@@ -166,8 +173,8 @@ class Layer:
 
     def of_vllm(self, kernels, folder, with_ops):
         config = their_config(folder, self.experts, self.inner, self.tokens)
-        align = self.aligned_by_op if with_ops else self.aligned_by_torch
-        sort, sorted_ids, owners, count = align(config["BLOCK_SIZE_M"])
+        block = config["BLOCK_SIZE_M"]
+        sort, sorted_ids, owners, count = aligned_by_op(self.name, self.all_ids, block) if with_ops else self.aligned_by_torch(block)
         hidden = torch.zeros(self.tokens, self.chosen, 2 * self.inner, device="cuda", dtype=BF16)
         made = torch.zeros(self.tokens, self.chosen, self.width, device="cuda", dtype=BF16)
         common = dict(use_fp8_w8a8=True, use_int8_w8a8=False, use_int8_w8a16=False, use_int4_w4a16=False, per_channel_quant=False,

@@ -29,6 +29,7 @@ FEW += [(128, m, n, k) for m in (2, 32) for n, k in ((1536, 2048), (2048, 768))]
 MANY = [(g, m, n, k) for g, m in ((8, 128), (8, 1024), (32, 256), (4, 8192)) for n, k in ((4096, 7168), (7168, 2048))]
 MANY += [(128, 512, n, k) for n, k in ((1536, 2048), (2048, 768))]
 COLD_BYTES = 3 * 60 * 2**20  # weights that are rotated, at least: three times L2
+MOST_COPIES = 8  # where all weights have one size
 ROUNDS, REPLAY_US, MOST_LAUNCHES = 9, 3000, 400  # a replay is so long that the graph's own launch does not count
 
 
@@ -39,6 +40,12 @@ def peer():
         except Exception as error:  # noqa: BLE001 - a wheel that does not load is left out, and says why
             print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
     return None
+
+
+def copies_of(read, most=None):
+    """Returns in how many copies weights are rotated, of which a call reads so many bytes."""
+    count = max(2, -(-COLD_BYTES // max(int(read), 1)))
+    return count if most is None else min(count, most)
 
 
 def floor_of(size, rate, groups, rows, n, k):
@@ -52,9 +59,8 @@ class Case:
 
     def __init__(self, groups, rows, n, k):
         self.groups, self.rows, self.n, self.k = groups, rows, n, k
-        count = max(2, -(-COLD_BYTES // (groups * n * k)))
         self.x = torch.randn(groups * rows, k, device="cuda", dtype=BF16)
-        self.weights = [torch.randn(groups, n, k, device="cuda", dtype=BF16) / k**0.5 for _ in range(min(count, 8))]
+        self.weights = [torch.randn(groups, n, k, device="cuda", dtype=BF16) / k**0.5 for _ in range(copies_of(groups * n * k, MOST_COPIES))]
         self.ends = torch.arange(1, groups + 1, device="cuda", dtype=torch.int32) * rows
         self.x8 = st.quantize(self.x, "1x128")
         self.w8 = []
@@ -155,13 +161,15 @@ def run(theirs, kind, **size):
     if kind != "wgrad":
         check(case)
     floors = {"fp8": floor_of(1, FP8_RATE, **size), "bf16": floor_of(2, BF16_RATE, **size)}
-    return measured(contenders(case, theirs, kind), len(case.weights)) | {"floor_us": floors}
+    calls = {name: (call, len(case.weights)) for name, call in contenders(case, theirs, kind).items()}
+    return measured(calls) | {"floor_us": floors}
 
 
-def measured(calls, copies):
-    """Returns the microseconds of each contender by name, `us`, and what those that raise say, "NAME refused"."""
+def measured(calls):
+    """Returns the microseconds of each contender by name, `us`, and what those that raise say, "NAME refused". ``calls``: each with the
+    number of copies of its weights."""
     record, graphs = {}, {}
-    for name, call in calls.items():
+    for name, (call, copies) in calls.items():
         try:
             graphs[name] = captured(call, copies)
         except Exception as error:  # noqa: BLE001 - a peer that refuses is a result

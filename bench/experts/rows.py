@@ -18,7 +18,7 @@ import torch
 
 import sluice.torch as st
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from products import BF16, COLD_BYTES, FEW, FP8_RATE, MANY, arguments_of, cases_of, floor_of, measured, walk
+from products import BF16, FEW, FP8_RATE, MANY, MOST_COPIES, arguments_of, cases_of, copies_of, floor_of, measured, walk
 
 SWAPPED_ROWS = 64  # up to so many rows in all, the peer computes the transpose, and takes sizes in that order
 
@@ -32,7 +32,7 @@ class Case:
         self.scale_x = scale.view(-1)
         codes, scales = st.quantize(torch.randn(groups, n, k, device="cuda", dtype=BF16) / k**0.5, "row")
         self.scale_w = scales.view(groups, n)
-        self.w = [codes] + [codes.clone() for _ in range(max(2, min(8, -(-COLD_BYTES // codes.numel()))) - 1)]
+        self.w = [codes] + [codes.clone() for _ in range(copies_of(codes.numel(), MOST_COPIES) - 1)]
         self.ends = torch.arange(1, groups + 1, device="cuda", dtype=torch.int32) * rows
         self.d = torch.empty(groups * rows, n, device="cuda", dtype=BF16)
 
@@ -74,7 +74,7 @@ def run(with_peer, kind, **size):
     calls = {"sluice": case.sluice, "sluice, fast sums": lambda i: case.sluice(i, True), "torch": case.torch}
     if with_peer:
         calls["CUTLASS (vLLM)"] = case.cutlass()
-    record = measured(calls, len(case.w))
+    record = measured({name: (call, len(case.w)) for name, call in calls.items()})
     differences = {name: case.difference(calls[name](0)) for name in record["us"]}
     if not all(value < 0.01 for name, value in differences.items() if name.startswith("sluice")):
         raise AssertionError(f"results differ: {differences}")

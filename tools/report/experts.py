@@ -97,13 +97,12 @@ def int4(rows: list[dict]) -> str:
 def gpt_oss(rows: list[dict]) -> str:
     sides = {"sluice": "FP8", "sluice, padded": "FP8, padded", "sluice, packed": "MXFP4"}
     def best(row: dict) -> float | None:
-        ours = [row["us"][side] for side in sides if row["us"].get(side)]
-        return row["us"]["triton_kernels"] / min(ours) if ours and row["us"].get("triton_kernels") else None
+        return max((ratio for side in sides if (ratio := over(row, "triton_kernels", side))), default=None)
     cells = [[row["model"], str(row["tokens"]), *(cell(row["us"].get(side), ".0f") for side in sides), cell(row["us"].get("triton_kernels"), ".0f"),
               cell(best(row))] for row in rows]
-    worst = summary([over(row, "triton_kernels", "sluice") for row in rows])
+    as_read = summary([over(row, "triton_kernels", "sluice") for row in rows])
     return table(["layer of gpt-oss", "tokens", *(f"us, {text}" for text in sides.values()), "triton_kernels", "that / our best"], cells) + "\n\n" + \
-        wrapped(f"triton_kernels / our best {summary([best(row) for row in rows])}; / FP8 as a checkpoint is read {worst}.")
+        wrapped(f"triton_kernels / our best {summary([best(row) for row in rows])}; / FP8 as a checkpoint is read {as_read}.")
 
 
 def decoding(record: dict) -> str:
@@ -126,8 +125,8 @@ def block(results: pathlib.Path, shown: str) -> str | None:
     parts = [wrapped(f"{shown.upper()}, CUDA graphs. The floor is bytes at 4.5 TB/s, or flops at 1685 TFLOP/s. Products have equal groups and cold "
                      "weights. Ratios are the peer's time divided by ours; above 1 sluice is faster."),
              products(rows)]
-    for names, text_of in ((["wgrad"], gradients), (["rows"], by_rows), (None, layers), (["int4"], int4), (["gpt_oss"], gpt_oss)):
-        found = results_of(folder, *names) if names else layers_of(folder)
-        parts.append(text_of(found) if found else "")
+    others = {gradients: results_of(folder, "wgrad"), by_rows: results_of(folder, "rows"), layers: layers_of(folder),
+              int4: results_of(folder, "int4"), gpt_oss: results_of(folder, "gpt_oss")}
+    parts += [text_of(found) for text_of, found in others.items() if found]
     decode = result_files.text_of(folder / "decode.json")
     return "\n\n".join(part for part in [*parts, decoding(json.loads(decode)) if decode else ""] if part)

@@ -248,7 +248,7 @@ def files(folder: pathlib.Path) -> list[dict]:
     for path in result_files.files(folder, "**/*.json"):
         if path.name != "certificate.json":
             record = json.loads(result_files.text_of(path))
-            record = {**record.get("run", {}), **record} if isinstance(record, dict) else {}
+            record = record.get("run", {}) | record
             method = record.get("method") or {}
             took = sum(part.get("wall_s") or 0 for part in record.get("shapes", record.get("chains", [])))
             gpu = record.get("gpu") or (record.get("machine") or {}).get("gpu")
