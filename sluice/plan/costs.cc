@@ -12,6 +12,7 @@ using enum Origin;
 using C = Costs;
 
 constexpr const char* kRefit = "docs/findings/fits.md";
+constexpr const char* kPower = "docs/findings/energy.md";
 constexpr const char* kGpc = "docs/findings/gpc.md";
 constexpr const char* kMnMajor = "docs/findings/mn-major.md";
 constexpr const char* kPlain = "docs/findings/plain-loads.md";
@@ -39,21 +40,21 @@ constexpr Constant<C> kRows[] = {
      kRefit, 1.5, 20},
     {"token_share", &C::token_share, 0.1232, "ratio", model,
      "share of the time of reading tokens again from L2 that is not hidden", kRefit, 0.02, 0.6},
-    {"moved_power", &C::moved_power, 1.16, "ratio", device,
-     "power of a product divided by that of WGMMA without loads; multiplies the tensor cores' share of time, "
-     "for which DeviceRates has the clock",
-     kRefit, 1, 1.6},
-    {"mainloop_efficiency", &C::mainloop_efficiency, 1, "ratio", sm,
-     "share of the WGMMA rate that the main loop reaches, apart from L2 and epilogue", kRefit, 0.85, 1},
+    {"fp16_flop_pj", &C::fp16_flop_pj, 0.512, "pJ", device,
+     "energy of an operation of 16-bit inputs at 1600 MHz, with its reads of shared memory", kPower, 0.2, 1},
+    {"fp8_flop_pj", &C::fp8_flop_pj, 0.28, "pJ", device, "the same of fp8 inputs", kPower, 0.1, 0.6},
+    {"port_byte_pj", &C::port_byte_pj, 13.3, "pJ", device,
+     "energy at 1600 MHz of a byte that arrives at an SM; reading it from L2 costs half as much besides, once "
+     "per multicast",
+     kPower, 4, 40},
+    {"hbm_byte_pj", &C::hbm_byte_pj, 39.9, "pJ", device, "energy of a byte of HBM, at any SM clock", kPower, 15,
+     80},
     {"smem_read_clocks_a", &C::smem_read_clocks_a, 12.05, "clocks", sm,
      "reading A's rows from shared memory for one 64 x n step of WGMMA; at 128 bytes per clock it would be "
      "16",
      kRefit, 6, 24},
     {"smem_write_weight", &C::smem_write_weight, 0.615, "clocks / row", sm,
      "the part of TMA's writes to shared memory that is not hidden, per row of the stage", kRefit, 0.05, 1.2},
-    {"power_clocks_per_l2_byte", &C::power_clocks_per_l2_byte, 0.00023, "clocks / byte", device,
-     "added to the tensor cores' clocks: at the power limit bytes from L2 lower the clock", kRefit, 1e-05,
-     0.01},
     {"l2_gain_of_tma", &C::l2_gain_of_tma, 1.298, "ratio", device,
      "TMA's rate from L2 divided by that of plain loads, with all SMs reading", kRefit, 0.8, 1.6},
     {"l2_bytes_per_clock_per_sm", &C::l2_bytes_per_clock_per_sm, 80, "bytes / clock", sm,

@@ -14,9 +14,9 @@ namespace sluice {
 
 struct Costs {
   // All kernels.
-  double begin_us, group_begin_us, loaded_latency, cluster_us, wave_us, hard, soft, token_share, moved_power;
+  double begin_us, group_begin_us, loaded_latency, cluster_us, wave_us, hard, soft, token_share;
   // Tensor-core schedules that load by TMA: dense/cost_model.cc, dense/traffic.cc.
-  double mainloop_efficiency, smem_read_clocks_a, smem_write_weight, power_clocks_per_l2_byte;
+  double fp16_flop_pj, fp8_flop_pj, port_byte_pj, hbm_byte_pj, smem_read_clocks_a, smem_write_weight;
   double l2_gain_of_tma, l2_bytes_per_clock_per_sm, l2_gain_in_step, repeated_gain;
   double epilogue_fixed_clocks, epilogue_clocks_per_chunk, epilogue_clocks_per_element;
   double activation_clocks_per_element, ramp_clocks, chain_clocks_per_step, chain_clocks_of_mn_major;

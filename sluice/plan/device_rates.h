@@ -37,6 +37,32 @@ inline double clocks_per_us(const DeviceInfo& device, DType inputs, double share
   return light - (light - heavy) * weight;
 }
 
+/// The energy of a launch, in microjoules. That of SMs and L2 grows with the square of the clock, as their
+/// voltage does with it; that of HBM does not.
+struct Energy {
+  double at_reference = 0;  // SMs and L2, at kReferenceMhz
+  double hbm = 0;
+};
+inline constexpr double kReferenceMhz = 1600;
+inline constexpr double kIdleWatts = 100;        // taken from the power limit before a launch begins
+inline constexpr double kUsualLimitWatts = 700;  // assumed where the driver says nothing
+
+/// SM clocks per microsecond of a launch that takes so many clocks: the highest clock at which its energy
+/// stays below the power limit, at most light_mhz.
+inline double clocks_per_us_of(const DeviceInfo& device, const Energy& energy, double clocks) {
+  const double limit = device.power_limit_w > 0 ? device.power_limit_w : kUsualLimitWatts;
+  const double budget = std::max(limit - kIdleWatts, kIdleWatts) * clocks;
+  const double square = energy.at_reference / (kReferenceMhz * kReferenceMhz);
+  // Solves (square * mhz^2 + hbm) * mhz = budget. From above, Newton's steps never pass the solution.
+  double mhz = device.rates.light_mhz;
+  for (int step = 0; step < 4; ++step) {
+    const double excess = (square * mhz * mhz + energy.hbm) * mhz - budget;
+    if (excess <= 0) break;
+    mhz -= excess / (3 * square * mhz * mhz + energy.hbm);
+  }
+  return mhz;
+}
+
 /// This GPU's HBM rate, and its L2 rate, divided by an H200's.
 inline double hbm_share(const DeviceInfo& device) {
   return device.rates.hbm_bytes_per_us / kFittedRates.hbm_bytes_per_us;

@@ -18,7 +18,7 @@ constexpr int kStepsPerKTile = 4;  // WGMMAs per k-tile: a 128-byte row of k in 
 /// Clocks to read 32 bytes of k of one column of B from shared memory, at 128 bytes per clock.
 constexpr double kSmemReadClocksOfColumn = 32.0 / 128;
 /// Iterations of the estimate: the clock depends on the power and so on the time, and the time on the clock.
-constexpr int kClockGuesses = 2;
+constexpr int kClockGuesses = 3;
 
 /// Returns the time of phases that overlap, given the time that each would take by itself. With infinite
 /// `sharpness` it is the longest; a smaller one adds more of the others.
@@ -50,16 +50,16 @@ class Model {
   }
   /// Returns the k-tiles of a tile that one CTA multiplies.
   double own_k_tiles() const { return std::ceil(k_tiles() / c_.cluster.k); }
-  /// Returns the tensor cores' clocks for one k-tile of a CTA, without any loss.
+  /// Returns the tensor cores' clocks for one k-tile of a CTA, without any loss: a 64 x n WGMMA takes n / 2.
   double ideal_clocks() const {
     return c_.tile.m / kWaveRows * kStepsPerKTile * (c_.tile.n / 2.0) * tensor_slowness(device_, c_.a);
   }
-  double tensor_clocks() const;
   double smem_clocks() const;
   double promotion_clocks() const;
   double math_clocks() const;
   double epilogue_clocks() const;
   double exchange_clocks() const;
+  Energy energy(const WorkSplit& split) const;
   double asked_share() const;
   double strided_clocks() const;
   double load_clocks(double active, double k_tiles, double l2_gain) const;
@@ -85,11 +85,16 @@ class Model {
   double clock_ = 0;  // clocks per microsecond, from the last iteration
 };
 
-/// Returns the tensor cores' clocks for one k-tile of a CTA: a 64 x n WGMMA takes n / 2. Loads from L2 use
-/// power and so lower the clock; they are counted as additional clocks.
-double Model::tensor_clocks() const {
-  return ideal_clocks() / cost_.mainloop_efficiency +
-         cost_.power_clocks_per_l2_byte * l2_bytes_per_k_tile(p_, c_);
+/// Returns the energy of the launch. Products are those of the problem: what pads a tile is zeros.
+Energy Model::energy(const WorkSplit& split) const {
+  const double products = static_cast<double>(p_.m) * static_cast<double>(p_.n) * k_tiles() * c_.tile.k *
+                          static_cast<double>(p_.batch);
+  const double parts = k_tiles() * grid_tiles(p_, c_) * c_.cluster.m * c_.cluster.n;  // k-tiles of all CTAs
+  const double flop = is_fp8(c_.a) ? cost_.fp8_flop_pj : cost_.fp16_flop_pj;
+  const double moved = port_bytes_per_k_tile(p_, c_) + l2_bytes_per_k_tile(p_, c_) * asked_share() / 2;
+  const double picojoules = 2 * products * flop + parts * moved * cost_.port_byte_pj;
+  return {.at_reference = picojoules * 1e-6,
+          .hbm = traffic_of(p_, c_, split, device_).hbm_bytes * cost_.hbm_byte_pj * 1e-6};
 }
 
 double Model::smem_clocks() const {
@@ -109,7 +114,7 @@ double Model::math_clocks() const {
   const int transposed = (c_.a_major == Major::mn) + (c_.b_major == Major::mn);
   const double chain = cost_.chain_clocks_per_step + transposed * cost_.chain_clocks_of_mn_major;
   double product =
-      joined(cost_.hard, {tensor_clocks(), smem_clocks()}) + (one_chain ? kStepsPerKTile * chain : 0);
+      joined(cost_.hard, {ideal_clocks(), smem_clocks()}) + (one_chain ? kStepsPerKTile * chain : 0);
   if (is_conv(p_.conv) && c_.cluster.m == 2 && c_.cluster.n == 1) product += cost_.gathered_pair_clocks;
   if (!c_.promotes) return product;
   // The other group has its turn at the tensor cores meanwhile.
@@ -248,14 +253,11 @@ double Model::combine_us(const WorkSplit& split) const {
 }
 
 Estimate Model::estimate(const WorkSplit& split) {
-  clock_ = sluice::clocks_per_us(device_, c_.a, 0);
+  const Energy launch = energy(split);
+  clock_ = device_.rates.light_mhz;
   Estimate e = estimate_at_clock(split);
-  const double products = ideal_clocks() * k_tiles() * grid_tiles(p_, c_) * c_.cluster.m * c_.cluster.n;
   for (int i = 0; i < kClockGuesses; ++i) {
-    const double share =
-        // The share of time in which the tensor cores are busy.
-        products / device_.sm_count / clock_ / e.total_us;
-    clock_ = sluice::clocks_per_us(device_, c_.a, cost_.moved_power * share);
+    clock_ = clocks_per_us_of(device_, launch, clock_ * e.total_us);
     e = estimate_at_clock(split);
   }
   return e;
@@ -271,7 +273,7 @@ Estimate Model::estimate_at_clock(const WorkSplit& split) const {
   Estimate e;
   e.waves = split.slices == 1 ? static_cast<int>(std::ceil(whole / split.clusters)) : 1;
   e.tensor_us = (std::ceil(whole / split.clusters) * k_tiles() + longest_slice(split)) / c_.cluster.k *
-                tensor_clocks() / clock;
+                ideal_clocks() / clock;
   e.l2_us = traffic.l2_bytes * asked_share() / (device_.rates.l2_bytes_per_us * cost_.l2_gain_of_tma);
   e.hbm_us = traffic.hbm_bytes / device_.rates.hbm_bytes_per_us;
   e.overhead_us = device_.rates.launch_us + cost_.begin_us;
