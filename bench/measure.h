@@ -16,6 +16,7 @@ namespace sluice::bench {
 struct Replay {
   std::function<Result<void>(Stream)> launch;  // launches the captured graph
   int launches = 1;
+  double least_rest_ms = 0;  // idle time before each replay, if Rounds::rest_ms is less
 };
 
 /// Settings of one measurement of several contenders in turn.
@@ -32,13 +33,16 @@ struct Timed {
   std::vector<double> sm_mhz;  // empty if clocks are not measured
 };
 
-/// Launches the contender a few times and returns how many launches take `replay_us`. It is at least one per
-/// operand set, and at most kMaxLaunches. Errors: those of the launch or the kernel.
-inline constexpr int kMaxLaunches = 512;
-Result<int> launches_for(const Lab& lab, const Contender& contender, int copies, double replay_us);
-
 /// Captures `launches` launches as one graph. They use operand sets 0, 1, ... in turn.
 Result<Replay> capture_replay(const Lab& lab, const Contender& contender, int copies, int launches);
+
+/// Captures as many launches as take `replay_us`: at least one per operand set, and at most kMaxLaunches. A
+/// contender of more than kLongLaunchUs gets replays of 3 ms and rests of 20 ms, however short the others
+/// are, and its first replay is thrown away: else its times are up to 29 % off
+/// (docs/findings/long-launches.md). Errors: those of the launch or the kernel.
+inline constexpr int kMaxLaunches = 512;
+inline constexpr double kLongLaunchUs = 160;
+Result<Replay> replay_for(const Lab& lab, const Contender& contender, int copies, double replay_us);
 
 /// Times all replays in turn: each of them once per round.
 Result<std::vector<Timed>> time_in_turn(const Lab& lab, std::span<const Replay> replays,

@@ -39,9 +39,7 @@ void time_entrants(const Lab& lab, const std::vector<Entrant*>& entrants, const 
   for (Entrant* entrant : entrants) {
     if (!entrant->record.error.empty()) continue;
     const int copies = entrant->copies > 0 ? entrant->copies : timing.copies;
-    const Result<int> launches = launches_for(lab, entrant->contender, copies, timing.replay_us);
-    Result<Replay> replay = launches ? capture_replay(lab, entrant->contender, copies, *launches)
-                                     : Result<Replay>(launches.error());
+    Result<Replay> replay = replay_for(lab, entrant->contender, copies, timing.replay_us);
     if (!replay) {
       entrant->record.error = replay.error().message;
       continue;

@@ -64,8 +64,7 @@ Result<const Replay*> GpuTuneMachine::replay_of(Entry& entry, Effort effort) {
   std::optional<Replay>& replay = effort == Effort::screen ? entry.screen : entry.careful;
   if (replay) return &*replay;
   const double replay_us = effort == Effort::screen ? kScreenReplayUs : lab_.method.replay_us;
-  SLUICE_TAKE(const int launches, launches_for(lab_, entry.contender, copies(), replay_us));
-  SLUICE_TAKE(Replay captured, capture_replay(lab_, entry.contender, copies(), launches));
+  SLUICE_TAKE(Replay captured, replay_for(lab_, entry.contender, copies(), replay_us));
   replay = std::move(captured);
   return &*replay;
 }
