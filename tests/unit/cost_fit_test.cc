@@ -40,7 +40,7 @@ std::vector<FitShape> made_up_shapes() {
 TEST(cost_fit, chooses_better_and_stays_within_bounds) {
   const std::vector<FitShape> shapes = made_up_shapes();
   const FitQuality before = judge(shapes, DeviceInfo{}, kCosts);
-  ASSERT_GT(before.loss, 1.0015);
+  ASSERT_GT(before.loss, 1.0005);
   int passes = 0;
   const Costs fitted = fit(shapes, DeviceInfo{}, {.constants = kCosts}, 3,
                            [&](int pass, const FitQuality&) { passes = pass; });
