@@ -5,6 +5,8 @@ Sluice's linears replace the model's: its kernels compute the forward product an
 weight has a `main_grad` in fp32, to which the backward's product adds in place. It also has an fp32 master copy that the
 optimizer steps; the bf16 weight is that copy, rounded. The model learns a fixed linear map, and the loss falls.
 
+The first step takes longer: it compiles, and times three kernels of each product (docs/tuning.md says how to pin one).
+
     python examples/train.py --steps 200
 """
 import argparse

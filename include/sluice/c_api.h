@@ -22,7 +22,7 @@ extern "C" {
 #define SLUICE_API __attribute__((visibility("default")))
 /* The ABI number, which grows when a struct or a function below changes. sluice_c_abi() returns the number
  * of the loaded library. */
-#define SLUICE_C_ABI 15
+#define SLUICE_C_ABI 16
 
 typedef enum {
   SLUICE_OK = 0,
@@ -252,7 +252,7 @@ static inline sluice_call sluice_new_call(void) {
 typedef struct {
   const char *cache_dir, *nvrtc_path, *records_dir;
   int32_t cache_read_only, jobs;
-  int32_t race; /* 0..16: plans to time at a problem's first call (0, 1: none); -1: environment */
+  int32_t race; /* 0..16: plans to time for a problem without a record (0, 1: none); -1: SLUICE_RACE */
 } sluice_options;
 
 /* Fills in call->problem from the call's arrays, as the planner sees them. Needs no GPU and reads no data.
@@ -276,10 +276,9 @@ SLUICE_API sluice_status sluice_plan_create_for(const char* gpu, const sluice_ca
 SLUICE_API void sluice_plan_free(sluice_plan* plan);
 SLUICE_API const char* sluice_plan_text(const sluice_plan* plan);   /* the lines that `sluice plan` prints */
 SLUICE_API const char* sluice_plan_config(const sluice_plan* plan); /* the kernel, as a C++ initialiser */
-/* Units are the source texts that NVRTC compiles: one per kernel that a launch enqueues. A plan has one;
- * two if combine is "separate"; none if there is nothing to launch. If clusters are numbered by GPC, there
- * is one more: a kernel that finds the GPC of each SM, run once per device. Returns NULL for an index past
- * the last unit. */
+/* Units are the source texts that NVRTC compiles, one per kernel of a launch: two if combine is "separate",
+ * none if there is nothing to launch. Clusters numbered by GPC need one more, a kernel that finds the GPC of
+ * each SM and runs once per device. NULL: an index past the last unit. */
 SLUICE_API int32_t sluice_plan_unit_count(const sluice_plan* plan);
 SLUICE_API const char* sluice_plan_unit(const sluice_plan* plan, int32_t index);
 SLUICE_API const char* sluice_plan_source(const sluice_plan* plan); /* "model" or "record" */
@@ -302,8 +301,7 @@ SLUICE_API sluice_status sluice_device_open(int32_t ordinal, const sluice_option
                                             sluice_device** device);
 /* Closes the device and frees the kernels and workspaces of sluice_run and sluice_quantize. Call it only
  * when no launch that uses them is still running and no captured graph that uses them will be replayed.
- * Kernels of sluice_prepare and workspaces of sluice_workspace_create are not freed; free each of them
- * yourself. */
+ * Free kernels of sluice_prepare and workspaces of sluice_workspace_create yourself. */
 SLUICE_API void sluice_device_close(sluice_device* device);
 /* Returns the device that the library keeps for this GPU, shared by the whole process. The first call opens
  * it with the environment's options. Do not close it. */
@@ -311,12 +309,12 @@ SLUICE_API sluice_status sluice_device_default(int32_t ordinal, sluice_device** 
 SLUICE_API const char* sluice_device_name(const sluice_device* device);
 
 /* ---- explicit steps: plan, prepare, launch ---- */
-/* Times `candidates` likely plans of a problem, 1..16 (3 finds most of the gain), and returns the fastest,
- * with its time as the estimate. The model's choice wins unless another plan takes 1 % less. Plans whose
- * results differ are dropped. The race needs no arrays: it allocates up to 4 GB, waits for the GPU, and takes
- * about 20 ms in addition to the compiles. Later plans of this device use the result. With a folder of
- * records, so do devices of the same card, driver and version that are opened later. For others it is one
- * more candidate. If this device has run the problem before, sluice_use_plan makes it run the new plan. No
+/* Times `candidates` likely plans of a problem, 1..16, and returns the fastest, with its time as the estimate.
+ * The model's choice wins unless another plan takes 1 % less, or if rounds of one plan differ by 5 %, because
+ * the GPU was busy; then nothing is stored. Plans whose results differ are dropped. The race needs no arrays:
+ * it allocates up to 4 GB, waits for the GPU, and takes about 20 ms in addition to the compiles. Later plans of
+ * this device use the result, and so do later devices of the same card, driver and version. For others it is
+ * one more candidate. If this device has run the problem before, sluice_use_plan makes it run the new plan. No
  * result is stored for a packed product with `gated`, `residual` or `norm_a`. If the problem has a record, or
  * a result of this card, its plan is returned and nothing is timed. */
 SLUICE_API sluice_status sluice_race(const sluice_device* device, const sluice_call* call, int32_t candidates,
@@ -344,22 +342,24 @@ SLUICE_API sluice_status sluice_workspace_verify(const sluice_workspace* workspa
 SLUICE_API sluice_status sluice_workspace_reset(sluice_workspace* workspace, sluice_stream stream);
 
 /* ---- one call: plan, prepare and launch ---- */
-/* Launches the kernel of the call's arrays. The first call with a problem plans and prepares the
- * kernel. If the stream is capturing, that first call fails with not_prepared, and the message names the
- * remedy.
- * A plan that splits k needs a workspace, which the device provides:
- *   - Each stream has its own, allocated once and kept.
- *   - Each captured graph has its own, one per stream captured into it. It is reused by others once the
- *     graph and its executables are destroyed.
+/* Launches the kernel of the call's arrays. The first call with a problem plans and prepares the kernel. If
+ * the stream is capturing, it fails with not_prepared instead, and the message names the remedy.
+ * A plan that splits k needs a workspace, which the device provides. Each stream has its own, allocated once
+ * and kept. Each captured graph has one per stream captured into it, until the graph and its executables are
+ * destroyed.
  * So different graphs may run at the same time, even if one stream captured them. Copies of one graph (two
  * executables, a clone, a child of two graphs) share its workspace and must not run at the same time. An
  * executable that was updated from a graph needs that graph as long as it exists. Workspaces of streams
  * take at most 4 GB per device, destroyed streams included; beyond that, pass a workspace. It must stay
  * allocated as long as launches or graphs use it. */
 SLUICE_API sluice_status sluice_run(sluice_device* device, const sluice_call* call, sluice_stream stream);
-/* Prepares the kernels that sluice_run needs for the problems of these calls, in parallel. Launches
- * nothing. */
-SLUICE_API sluice_status sluice_make_ready(sluice_device* device, const sluice_call* calls, int32_t count);
+/* Prepares the kernels that sluice_run needs for the problems of these calls, in parallel. `race`: as for
+ * gemm::prepare (include/sluice/gemm.h): -1 races 3 plans unless SLUICE_RACE says otherwise, 0 none. */
+SLUICE_API sluice_status sluice_make_ready(sluice_device* device, const sluice_call* calls, int32_t count,
+                                           int32_t race);
+/* Makes first calls with a layer's weight race so too, and its gradients' (sluice/run/ops/race/layers.h). */
+SLUICE_API sluice_status sluice_race_layer(int64_t outputs, int64_t inputs, const int32_t* filter,
+                                           int32_t spatial);
 /* Makes sluice_run use this plan for its problem from now on, e.g. a plan with the caller's choices. The
  * kernel used before stays loaded, for graphs that were captured with it. */
 SLUICE_API sluice_status sluice_use_plan(sluice_device* device, const sluice_plan* plan);

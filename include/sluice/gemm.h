@@ -139,6 +139,15 @@ std::vector<Result<Kernel>> prepare(const Device& device, std::span<const Plan> 
 Result<RowSummary> prepare(const Device& device, const Problem& problem, RowRange rows,
                            const Progress& progress = {});
 
+/// Prepares, in parallel, the kernels that run() needs for these problems, and keeps them. A problem without
+/// a record races `race` plans first, 0..kMostRacers; 0 or 1: the model decides, which pins its pick.
+/// kUsualRace: what Options::race says; if it says nothing, kUsualRacers plans of a problem race once per
+/// process. Such a race is left out while a stream that waits for the legacy stream captures, and with
+/// Options::cache_read_only. It takes at most 1/8 of the free device memory and 4 GiB, or is left out. A
+/// problem that run() or prepare() has met keeps its kernel, unless `race` is above 1 and the model chose it.
+/// If a plan fails, nothing is prepared. Errors: invalid_argument (race), those of plan() and prepare().
+Result<void> prepare(const Device& device, std::span<const Problem> problems, int race = kUsualRace);
+
 /// Checks the arguments and enqueues one kernel, or two in a row if the plan says Combine::separate. The
 /// narrow kernel of packed weights is launched once per 500,000 rows of A. No
 /// allocation, no synchronisation; the stream may be capturing. The Kernel and its workspace must outlive
@@ -161,7 +170,9 @@ Result<void> run(const Device& device, const Problem& problem, const Args& args,
 
 /// Times `candidates` likely plans of the problem, first one of each schedule, on memory that it allocates.
 /// Returns the winner with its measured_us. The model's pick wins unless another plan takes 1 % less and is
-/// faster in nine rounds of ten. Plans whose results differ from the others' are dropped. The result is
+/// faster in nine rounds of ten. Plans whose results differ from the others' are dropped. If rounds of one
+/// plan differ by more than 5 %, other work was on the GPU: then the model's pick is returned, its source is
+/// `model`, and nothing is stored. Otherwise the result is
 /// stored in the device's book and, for this card, driver and version, in the user's folder
 /// (docs/decisions/0027-results-of-races.md). If a problem already has a record or such a result, its plan is
 /// returned and nothing is timed. Takes about 20 ms in addition to the compiles. Waits for the GPU, also when

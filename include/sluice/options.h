@@ -9,6 +9,8 @@ namespace sluice {
 
 inline constexpr int kMostRacers = 16;
 inline constexpr int kUsualRacers = 3;  // plans that a race times by default
+/// Options::race and the argument of prepare(): nothing is said, and each call has its own default.
+inline constexpr int kUsualRace = -1;
 
 struct Options {
   std::string cache_dir{};       // folder of compiled kernels; empty: nothing is kept on disk
@@ -21,8 +23,9 @@ struct Options {
   /// nothing is timed, and the model decides. Each race takes about 20 ms with kernels in the cache, and up
   /// to 4 GB of device memory for that time. Without cached kernels, as many kernels are compiled: 350 ms in
   /// all for three, on two cores. Two processes may choose differently, and so may give different bits, until
-  /// one reads the other's result.
-  int race = 0;
+  /// one reads the other's result. kUsualRace: gemm::run does not race, and gemm::prepare of problems races
+  /// kUsualRacers plans where that is in nobody's way (docs/decisions/0042).
+  int race = kUsualRace;
   /// File to which one line is appended per kernel that is found or compiled (docs/jit.md); empty: none.
   std::string kernel_log{};
 };

@@ -14,6 +14,7 @@ tensor may also be None. ``kFields`` in sluice/c_api/tvm_ffi_fields.h lists the 
                                                                    add_quantizer and add_norm
     chain_run(CHAIN, address, PART, 0, A, any_tensor)              enqueues a part of a chain on the stream of the tensor's framework
     quantize(INPUT, x, OUTPUT, q, SCALES, s, GRANULARITY, 2)
+    quantize_both(INPUT, x, OUTPUT, q, SCALES, s, OUTPUT_T, qt, SCALES_T, st, SUM, sums, GRANULARITY, 2, POWERS_OF_TWO, True)
     norm(INPUT, x, GAMMA, g, OUTPUT, y)
     route(TOPK_IDS, ids, ENDS, ends, ROW_OF_SLOT, rows, TOKEN_OF_ROW, tokens, PITCH, 1)
     gather(INPUT, x, TOKEN_OF_ROW, tokens, OUTPUT, y)              with SCALES and GRANULARITY quantised
@@ -62,6 +63,7 @@ STEPS, CHAIN, PART = (FIELDS[name] for name in ("steps", "chain", "part"))
 TOPK_IDS, ENDS, ROW_OF_SLOT, TOKEN_OF_ROW = (FIELDS[name] for name in ("topk_ids", "ends", "row_of_slot", "token_of_row"))
 TOPK_WEIGHTS, SHARED, Y, PITCH, EXPERTS = (FIELDS[name] for name in ("topk_weights", "shared", "y", "pitch", "experts"))
 GRANULARITY, SCALE_GIVEN, GATE = (FIELDS[name] for name in ("granularity", "scale_given", "gate"))
+OUTPUT_T, SCALES_T, POWERS_OF_TWO = (FIELDS[name] for name in ("output_t", "scales_t", "powers_of_two"))
 FORMAT = tuple(FIELDS[f"format.{name}"] for name in ("type", "group", "scale", "zeros", "order"))
 N, K = FIELDS["n"], FIELDS["k"]
 OP, GRAD_OUTPUT, SCALE_W = FIELDS["op"], FIELDS["grad_output"], FIELDS["scale_w"]
@@ -74,6 +76,7 @@ _STRIDE, _PADDING, _PADDING_AFTER, _DILATION = (tuple(FIELDS[f"{name}[{i}]"] for
 # process that compiles. It may also block on a full launch queue that only another Python thread's work can drain.
 product = _module["product"]
 quantize = _module["quantize"]
+quantize_both = _module["quantize_both"]
 norm = _module["norm"]
 route = _module["route"]
 gather = _module["gather"]

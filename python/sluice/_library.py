@@ -13,7 +13,7 @@ from typing import Callable, NoReturn, Optional
 from . import errors
 from ._arguments import choice_of
 
-C_ABI = 15
+C_ABI = 16
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -150,7 +150,8 @@ _FUNCTIONS = {
     "sluice_device_default": ("status", [c_int32, POINTER(c_void_p)]),
     "sluice_device_name": (c_char_p, [c_void_p]),
     "sluice_race": ("status", [c_void_p, POINTER(CallStruct), c_int32, POINTER(c_void_p)]),
-    "sluice_make_ready": ("status", [c_void_p, POINTER(CallStruct), c_int32]),
+    "sluice_make_ready": ("status", [c_void_p, POINTER(CallStruct), c_int32, c_int32]),
+    "sluice_race_layer": ("status", [c_int64, c_int64, POINTER(c_int32), c_int32]),
     "sluice_use_plan": ("status", [c_void_p, c_void_p]),
     "sluice_make_norms_ready": ("status", [c_void_p, c_int32]),
     "sluice_make_experts_ready": ("status", [c_void_p, c_int32]),

@@ -6,6 +6,7 @@ import ctypes
 import dataclasses
 import inspect
 import os
+import sys
 from typing import Any, Iterable, NamedTuple, NoReturn, Optional, Sequence, Union
 
 from . import errors
@@ -205,7 +206,8 @@ def race(problem: Optional[AnyProblem] = None, *, candidates: int = 3, device: i
 
     The model's choice stays unless another plan is faster by 1 % and in nine rounds of ten. Plans whose results differ
     from the others' are dropped. The plan's ``source`` is "record", and its ``estimate_us`` the measured microseconds of a
-    launch. No array of the caller's is used: the race allocates up to 4 GB and waits for the GPU. It takes about 20 ms
+    launch. If rounds of one plan differ by more than 5 %, other work was on the GPU: then it is the model's choice, ``source``
+    is "model", and nothing is kept. No array of the caller's is used: the race allocates up to 4 GB and waits for the GPU. It takes about 20 ms
     beside the compiles; with no kernel in the cache, 350 ms on two cores. It ends no capture of another thread.
 
     The result is kept below the records of the user's folder (SLUICE_RECORDS_DIR), if that can be written. It decides on
@@ -385,21 +387,45 @@ def compile(what: Union[Preparable, Iterable[Preparable]] = (), *, m: Optional[R
     return Compiled(*counts)
 
 
+def _racers_of(race: Optional[int]) -> int:
+    """Returns ``prepare``'s argument as the library takes it: -1 for its default, and 0 instead of that while torch captures."""
+    if race is None:
+        cuda = getattr(sys.modules.get("torch"), "cuda", None)
+        captures = cuda is not None and cuda.is_initialized() and cuda.is_current_stream_capturing()
+        return 0 if captures else -1
+    count = integer("race", race)
+    if not 0 <= count <= MOST_CANDIDATES:
+        raise errors.InvalidArgument(f"race = {shown(count)} must be in 0..{MOST_CANDIDATES}: pass 0 for no race, or leave it out for the "
+                                     "default")
+    return count
+
+
 @entry
-def prepare(what: Union[Preparable, Iterable[Preparable]], *, m: Optional[Rows] = None, device: int = 0) -> None:
+def prepare(what: Union[Preparable, Iterable[Preparable]], *, m: Optional[Rows] = None, race: Optional[int] = None,
+            device: int = 0) -> None:
     """Compiles and loads, in parallel, every kernel that calls with these problems need on a GPU. If ``what`` holds a ``Plan``,
     later calls with its problem use that plan.
 
     ``m``: a range of row counts, ``(1, 512)`` or ``range(1, 513)``, which replaces each problem's own m. At most 12
-    kernels cover it (``plan_rows`` tells which). No later call with an m in the range
+    kernels cover it (``plan_rows`` tells which), none of which races. No later call with an m in the range
     compiles or loads a kernel.
 
+    ``race``: how many plans of each problem without a record are timed, 0 to 16, as by ``race()``; the fastest is used and kept. 0
+    or 1 times nothing and pins the model's choice. By default it is SLUICE_RACE, or 3 if that is not set. A default race takes at
+    most 1/8 of the GPU's free memory and 4 GB. It never runs in a capture or with SLUICE_CACHE_READ_ONLY, and is tried once per
+    problem and process. A number above 1 also races problems whose kernel the model chose earlier. A ``Plan`` does
+    not race.
+
     Call it before a CUDA graph is captured, and before the first request is served. Raises ``ToolchainError`` if a kernel
-    cannot be compiled, and ``InvalidArgument`` if ``m`` is given for a ``Plan``.
+    cannot be compiled, and ``InvalidArgument`` if ``m`` is given for a ``Plan`` or with ``race``, or ``race`` is out of range.
     """
     items = _items(what)
+    racers = _racers_of(race)
     handle = default_device(device)
     if m is not None:
+        if race is not None:
+            raise errors.InvalidArgument(f"race = {shown(race)} has no effect on a range of m, whose kernels serve many m: leave it out, or "
+                                         "prepare problems of one m each")
         rows = _rows_of(m)
         for item in items:
             if isinstance(item, Plan):
@@ -408,7 +434,7 @@ def prepare(what: Union[Preparable, Iterable[Preparable]], *, m: Optional[Rows] 
         return
     calls = [new_call(item.struct()) for item in items if not isinstance(item, Plan)]
     if calls:
-        lib.sluice_make_ready(handle, (CallStruct * len(calls))(*calls), len(calls))
+        lib.sluice_make_ready(handle, (CallStruct * len(calls))(*calls), len(calls), racers)
     for item in items:
         if isinstance(item, Plan):
             lib.sluice_use_plan(handle, item._handle)

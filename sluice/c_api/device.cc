@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include <sluice/run/jit/fork_gate.h>
+#include <sluice/run/ops/race/layers.h>
 
 using namespace sluice;
 using namespace sluice::c_api;
@@ -214,7 +215,8 @@ sluice_status sluice_run(sluice_device* device, const sluice_call* call, sluice_
   });
 }
 
-sluice_status sluice_make_ready(sluice_device* device, const sluice_call* calls, int32_t count) {
+sluice_status sluice_make_ready(sluice_device* device, const sluice_call* calls, int32_t count,
+                                int32_t race) {
   return guarded([&] {
     if (device == nullptr || (calls == nullptr && count > 0))
       return fail(null_argument(device == nullptr ? "device" : "calls"));
@@ -225,7 +227,20 @@ sluice_status sluice_make_ready(sluice_device* device, const sluice_call* calls,
       if (!problem) return fail(problem.error());
       read.push_back(*problem);
     }
-    return status_of(device->session.make_ready(read));
+    return status_of(device->session.make_ready(read, race));
+  });
+}
+
+sluice_status sluice_race_layer(int64_t outputs, int64_t inputs, const int32_t* filter, int32_t spatial) {
+  return guarded([&] {
+    if (spatial < 0 || spatial > 3)
+      return fail({ErrorCode::invalid_argument, "spatial = " + std::to_string(spatial) +
+                                                    " must be in 0..3: the axes of a convolution's filter, "
+                                                    "or 0 for a layer that is none"});
+    if (spatial > 0 && filter == nullptr) return fail(null_argument("filter"));
+    ops::LayerSizes layer{.outputs = outputs, .inputs = inputs};
+    for (int32_t i = 0; i < spatial; ++i) layer.filter[spatial - 1 - i] = filter[i];
+    return status_of(ops::let_race(layer));
   });
 }
 

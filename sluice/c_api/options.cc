@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // See options.h.
 #include <sluice/c_api/options.h>
+#include <sluice/run/ops/race.h>
+#include <sluice/try.h>
 
 namespace sluice::c_api {
 
@@ -12,10 +14,7 @@ Result<Options> options_of(const sluice_options* given) {
   if (given->records_dir != nullptr) options.records_dir = given->records_dir;
   if (given->cache_read_only >= 0) options.cache_read_only = given->cache_read_only != 0;
   if (given->jobs >= 0) options.jobs = given->jobs;
-  if (given->race < -1 || given->race > kMostRacers)
-    return Error{ErrorCode::invalid_argument, "race = " + std::to_string(given->race) + " must be in 0.." +
-                                                  std::to_string(kMostRacers) +
-                                                  ": pass 0 for no race, or -1 for what SLUICE_RACE says"};
+  SLUICE_TRY(ops::check_race(given->race));
   if (given->race >= 0) options.race = given->race;
   return options;
 }

@@ -78,8 +78,8 @@ Result<void> Session::run_op(const typename Op::Problem& problem, const typename
   return ops::run<Op>(device_, problem, args, stream, kRemedy<Op>);
 }
 
-Result<void> Session::make_ready(std::span<const Problem> problems) {
-  return ops::make_ready<ops::Gemm>(device_, problems);
+Result<void> Session::make_ready(std::span<const Problem> problems, int race) {
+  return gemm::prepare(device_, problems, race);
 }
 
 Result<RowSummary> Session::make_ready(const Problem& problem, RowRange rows) {

@@ -31,8 +31,9 @@ class Session {
 
   const Device& device() const { return device_; }
 
-  /// Compiles and loads the kernels that products and convolutions need for all of `problems`.
-  Result<void> make_ready(std::span<const Problem> problems);
+  /// Compiles and loads the kernels that products and convolutions need for all of `problems`. `race`: as for
+  /// gemm::prepare.
+  Result<void> make_ready(std::span<const Problem> problems, int race);
   /// Prepares the small set of kernels that covers every m of a range (sluice/rows.h). Ignores `problem.m`.
   Result<RowSummary> make_ready(const Problem& problem, RowRange rows);
   /// Makes later runs of the plan's problem use this plan. It replaces any earlier choice.

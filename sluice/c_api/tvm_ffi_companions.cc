@@ -4,6 +4,7 @@
 #include <sluice/c_api/companions.h>
 #include <sluice/c_api/experts.h>
 #include <sluice/c_api/packing.h>
+#include <sluice/c_api/training.h>
 #include <sluice/c_api/tvm_ffi_fields.h>
 #include <sluice/c_chain.h>
 #include <sluice/try.h>
@@ -48,6 +49,22 @@ sluice_status quantize(Given& given) {
     return sluice_steps_add_quantizer(reinterpret_cast<sluice_steps*>(given.steps), &what);
   return run_on(
       {"input", what.input}, what, [&] { return quantization_of(what); }, sluice_quantize);
+}
+
+/// Quantises in both orders.
+sluice_status quantize_both(Given& given) {
+  const sluice_quantization_both what{.input = given.arrays[SLUICE_A].get(),
+                                      .rows = given.arrays[SLUICE_D].get(),
+                                      .row_scales = given.arrays[kScales].get(),
+                                      .columns_t = given.arrays[kOutputT].get(),
+                                      .column_scales = given.arrays[kScalesT].get(),
+                                      .sums = given.arrays[kSum].get(),
+                                      .granularity = given.granularity,
+                                      .gate = given.gate,
+                                      .powers_of_two = given.powers_of_two,
+                                      .workspace = given.call.workspace};
+  return run_on(
+      {"input", what.input}, what, [&] { return quantization_both_of(what); }, sluice_quantize_both);
 }
 
 /// Applies RMSNorm. The leading dimensions of all arrays but gamma and scales are merged into one.
@@ -149,6 +166,7 @@ sluice_status unpack(Given& given) {
 extern "C" {
 
 SLUICE_PACKED(quantize)
+SLUICE_PACKED(quantize_both)
 SLUICE_PACKED(norm)
 SLUICE_PACKED(route)
 SLUICE_PACKED(gather)

@@ -43,6 +43,8 @@ enum GivenArray : int {
   kTokenOfRow,
   kTopkWeights,
   kShared,
+  kOutputT,  // the transposed output of quantize_both
+  kScalesT,
   kArrays
 };
 
@@ -51,7 +53,7 @@ struct Given {
   sluice_call call = sluice_new_call();
   ArrayArg arrays[kArrays];
   // Quantisers and norms use these; packing uses call.problem.packed.
-  int32_t granularity = 0, scale_given = 0, gate = 0;
+  int32_t granularity = 0, scale_given = 0, gate = 0, powers_of_two = 0;
   int64_t pitch = 1;      // only route uses it
   int64_t experts = 0;    // only combine uses it
   int64_t described = 0;  // address of a sluice_problem to fill in instead of running; 0: none
@@ -147,6 +149,9 @@ inline constexpr Field kFields[] = {
     {"token_of_row", Kind::array, kTokenOfRow},
     {"topk_weights", Kind::array, kTopkWeights},
     {"shared", Kind::array, kShared},
+    {"output_t", Kind::array, kOutputT},
+    {"scales_t", Kind::array, kScalesT},
+    {"powers_of_two", Kind::flag, SLUICE_FIELD(powers_of_two)},
     {"y", Kind::array, SLUICE_A},
     {"pitch", Kind::size, SLUICE_FIELD(pitch)},
     {"experts", Kind::size, SLUICE_FIELD(experts)}};

@@ -195,7 +195,7 @@ void add_options(Json& json) {
   const auto values = [](const Options& o) {
     return Values{{"cache_read_only", o.cache_read_only ? "yes" : "no"},
                   {"jobs", std::to_string(o.jobs)},
-                  {"race", std::to_string(o.race)}};
+                  {"race", o.race == kUsualRace ? "3 in prepare" : std::to_string(o.race)}};
   };
   Topic topic(json, "options");
   topic.add("cpp", values(Options{}));

@@ -33,8 +33,9 @@ class races : public GpuTest {
     ASSERT_TRUE(ok(stream));
     const auto operands = Op::operands_of(kernels[0].plan().problem);
     ASSERT_TRUE(ok(operands));
-    const auto memory = ops::RaceMemory::create(device(), *operands, Op::sums_share(problem), *stream);
+    auto memory = ops::RaceMemory::sized(device(), *operands, Op::sums_share(problem));
     ASSERT_TRUE(ok(memory));
+    ASSERT_TRUE(ok(memory->allocate(device(), *operands, *stream)));
     const auto workspace = Workspace::create(device());
     ASSERT_TRUE(ok(workspace));
     std::vector<ops::Racer> racers;

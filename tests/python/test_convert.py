@@ -160,3 +160,15 @@ def test_an_unknown_recipe_says_what_there_is(recipe, mention):
 def test_a_layer_says_which_class_has_a_packed_recipe():
     with pytest.raises(sluice.InvalidArgument, match=r"'int4' is the recipe of Linear4bit"):
         st.nn.Linear(64, 64, recipe="int4")
+
+
+def test_converted_and_loaded_layers_race_at_their_first_calls(monkeypatch):
+    told = []
+    monkeypatch.setattr("sluice.torch._layers.let_race", lambda *sizes: told.append(sizes))
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.Conv2d(64, 32, (3, 5))).bfloat16()
+    st.nn.convert_(model, recipe=None, report=lambda done: None)
+    assert told == [(128, 64), (32, 64, (3, 5))]
+    packed = st.nn.convert_(torch.nn.Sequential(torch.nn.Linear(256, 128)).bfloat16(), recipe="int4", report=lambda done: None)
+    told.clear()
+    st.nn.load_(torch.nn.Sequential(torch.nn.Linear(256, 128)).bfloat16(), packed.state_dict())
+    assert told == [(128, 256)]

@@ -74,7 +74,7 @@ def test_the_training_loop_learns_in_fp32(example, monkeypatch, capsys):
             ctx.weight.main_grad += grad.t().float() @ x.float()
             return grad @ weight, None, grad.sum(0)
 
-    monkeypatch.setattr("sluice.torch.nn.linear", lambda x, weight, bias, **_: Linear.apply(x, weight, bias))
+    monkeypatch.setattr("sluice.torch.linear_layer.linear", lambda x, weight, bias, **_: Linear.apply(x, weight, bias))
     losses = train.train(60, width=32, batch=64, device="cpu")
     assert losses[-1] < losses[0] / 3
     assert "step 59: loss" in capsys.readouterr().out

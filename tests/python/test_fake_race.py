@@ -41,10 +41,28 @@ assert launches_of(lambda: mm(a, b, out)) >= 1 and sluice.holdings().kernels == 
 """
 
 
-def run(code, kind, records):
+PREPARES = """
+print(launches_of(lambda: sluice.prepare([problem]{})))
+"""
+LAYER = """
+from sluice.torch._layers import let_race
+let_race(1024, 2048)
+b = weight("bf16", 2048, 1024)
+for m in (8, 16, 24, 32, 40, 48, 56):
+    a, out = on_gpu("bf16", (m, 2048)), on_gpu("bf16", (m, 1024))
+    raced = launches_of(lambda: mm(a, b, out)) > 1
+    assert raced == (m < 56 and RACES), m
+    assert launches_of(lambda: mm(a, b, out)) == 1
+c = weight("bf16", 2048, 1032)
+assert launches_of(lambda: mm(a, c, on_gpu("bf16", (56, 1032)))) == 1, "a bare call"
+"""
+
+
+def run(code, kind, records, **environment):
+    outside = {name: value for name, value in os.environ.items() if name != "SLUICE_RACE"}
     done = subprocess.run([sys.executable, "-c", SETUP.format(PROBLEMS[kind]) + code], cwd=os.path.dirname(__file__),
-                          env={**os.environ, "SLUICE_RECORDS_DIR": str(records)}, capture_output=True, text=True, check=False,
-                          timeout=300)
+                          env={**outside, "SLUICE_RECORDS_DIR": str(records), **environment}, capture_output=True, text=True,
+                          check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -58,6 +76,57 @@ def test_a_race_is_kept_for_later_processes(kind, tmp_path):
 
 def test_the_winner_is_what_calls_use_from_now_on(tmp_path):
     run(USED, "dense", tmp_path)
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_prepare_races_by_default(kind, tmp_path):
+    assert int(run(PREPARES.format(""), kind, tmp_path)) > 3
+    assert list(tmp_path.iterdir()), "the result is kept"
+    assert int(run(PREPARES.format(""), kind, tmp_path)) == 0, "and decides in the next process"
+
+
+def test_an_argument_or_the_environment_says_how_many_race(tmp_path):
+    def launches(name, argument="", **environment):
+        return int(run(PREPARES.format(argument), "dense", tmp_path / name, **environment))
+
+    three = launches("three")
+    assert 0 < launches("two", ", race=2") < three
+    assert launches("asked", ", race=3", SLUICE_RACE="0") == three
+    assert 0 < launches("by environment", SLUICE_RACE="2") < three
+    for name, argument, environment in (("a", ", race=0", {}), ("b", ", race=1", {}), ("c", "", {"SLUICE_RACE": "0"}),
+                                        ("d", "", {"SLUICE_RACE": "1"}), ("e", ", race=0", {"SLUICE_RACE": "3"})):
+        assert launches(name, argument, **environment) == 0, name
+        assert not (tmp_path / name).exists() or not list((tmp_path / name).iterdir()), "the pick is no record"
+
+
+def test_prepare_refuses_a_race_that_means_nothing():
+    problem = sluice.Problem(64, 64, 64)
+    for race in (-1, 17):
+        with pytest.raises(sluice.InvalidArgument, match=rf"race = {race} must be in 0\.\.16: pass 0 for no race"):
+            sluice.prepare(problem, race=race)
+    with pytest.raises(sluice.InvalidType, match="race = 'three' must be an integer"):
+        sluice.prepare(problem, race="three")
+    with pytest.raises(sluice.InvalidArgument, match="race = 3 has no effect on a range of m"):
+        sluice.prepare(problem, m=(1, 64), race=3)
+
+
+@pytest.mark.parametrize("race", [None, "0"])
+def test_first_calls_of_a_layer_race_and_bare_calls_do_not(race, tmp_path):
+    run(LAYER.replace("RACES", str(race is None)), "dense", tmp_path, **({} if race is None else {"SLUICE_RACE": race}))
+
+
+def test_no_default_race_while_torch_captures(monkeypatch):
+    class Capturing:
+        def is_initialized(self):
+            return True
+
+        def is_current_stream_capturing(self):
+            return True
+
+    monkeypatch.setitem(sys.modules, "torch", type("torch", (), {"cuda": Capturing()}))
+    monkeypatch.delenv("SLUICE_RACE", raising=False)
+    problem = sluice.Problem(72, 1024, 2048)
+    assert fake_gpu.launches_of(lambda: sluice.prepare(problem)) == 0
 
 
 def test_the_library_has_the_same_bounds():

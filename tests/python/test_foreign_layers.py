@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 import sluice  # noqa: E402
 import sluice.torch as st  # noqa: E402
+from sluice.torch import linear_layer  # noqa: E402
 from sluice.weights.checkpoints import Fp8Weights, from_fp8  # noqa: E402
 from weight_layouts import Layer, awq, compressed_tensors, gptq, gptq_zeros  # noqa: E402
 
@@ -133,9 +134,9 @@ def test_a_given_scale_of_the_input_is_used_by_forward(monkeypatch):
     """No product runs here; what forward hands to it does."""
     layer, _ = converted(FP8Linear(codes(), torch.tensor(0.03), None, torch.tensor(0.25)), "tensor")
     seen = []
-    monkeypatch.setattr(st.nn, "quantize_static", lambda rows, scale: seen.append(scale) or rows.to(torch.float8_e4m3fn))
-    monkeypatch.setattr(st.nn, "quantize", lambda *arguments, **named: pytest.fail("the input was measured"))
-    monkeypatch.setattr(st.nn, "scaled_mm", lambda a, b, scale_a, scale_b, *more, **named: seen.append(scale_a) or torch.zeros(5, N))
+    monkeypatch.setattr(linear_layer, "quantize_static", lambda rows, scale: seen.append(scale) or rows.to(torch.float8_e4m3fn))
+    monkeypatch.setattr(linear_layer, "quantize", lambda *arguments, **named: pytest.fail("the input was measured"))
+    monkeypatch.setattr(linear_layer, "scaled_mm", lambda a, b, scale_a, scale_b, *more, **named: seen.append(scale_a) or torch.zeros(5, N))
     layer(torch.randn(5, K).bfloat16())
     assert len(seen) == 2 and all(scale is layer.input_scale for scale in seen)
 

@@ -267,11 +267,11 @@ def references(monkeypatch):
         y = x.float() @ ((codes.float() - 8) * scales.float().repeat_interleave(group, 1)).t()
         return (y if bias is None else y + bias).to(dtype)
 
-    nn, functional, library = (importlib.import_module(f"sluice.torch.{name}") for name in ("nn", "functional", "_library"))
+    layer, functional, library = (importlib.import_module(f"sluice.torch.{name}") for name in ("linear_layer", "functional", "_library"))
     linear = importlib.import_module("sluice.torch.packed_linear")
     monkeypatch.setattr(functional, "scaled_mm", scaled)
-    monkeypatch.setattr(nn, "scaled_mm", lambda *all, c=None, workspace=None, **named: scaled(*all, **named))
-    monkeypatch.setattr(nn, "quantize", lambda x, granularity, workspace=None: quantize_reference(x, granularity))
+    monkeypatch.setattr(layer, "scaled_mm", lambda *all, c=None, workspace=None, **named: scaled(*all, **named))
+    monkeypatch.setattr(layer, "quantize", lambda x, granularity, workspace=None: quantize_reference(x, granularity))
     monkeypatch.setattr(library, "dispatch", packed)
     monkeypatch.setattr(linear, "dispatch", packed)
     return seen

@@ -370,7 +370,7 @@ TEST_F(CApiConv, a_capture_finds_what_was_made_ready) {
     Convolution v = convolution(op);
     sluice_problem p = problem_of(v);
     p.m = p.n = p.k = p.a.ld = -7;  // fields that the function ignores
-    ASSERT_EQ(sluice_make_ready(handle_, AsCall(p), 1), SLUICE_OK) << sluice_error_message();
+    ASSERT_EQ(sluice_make_ready(handle_, AsCall(p), 1, 0), SLUICE_OK) << sluice_error_message();
     EXPECT_EQ(sluice_check(AsCall(p)), SLUICE_OK) << sluice_error_message();
     const auto stream = StreamHandle::create(device());
     const DriverApi& api = *device().impl().api;

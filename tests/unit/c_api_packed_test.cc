@@ -126,13 +126,13 @@ TEST_F(CApiPacked, finds_what_was_prepared_in_another_spelling) {
   sluice_problem problem = problem_of_format();
   problem.a.type = SLUICE_BF16, problem.d.type = SLUICE_FP32;
   problem.bias_type = SLUICE_BF16;  // ignored, because there is no bias
-  EXPECT_EQ(sluice_make_ready(handle_, AsCall(problem), -1), SLUICE_INVALID_ARGUMENT);
-  ASSERT_EQ(sluice_make_ready(handle_, AsCall(problem), 1), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(sluice_make_ready(handle_, AsCall(problem), -1, 0), SLUICE_INVALID_ARGUMENT);
+  ASSERT_EQ(sluice_make_ready(handle_, AsCall(problem), 1, 0), SLUICE_OK) << sluice_error_message();
   const Product p = product();  // here the pitches come from the arrays
   EXPECT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(kernels_held(), 1);
   problem.m = 1, problem.a.ld = 1000;  // ignored, because there is only one row
-  ASSERT_EQ(sluice_make_ready(handle_, AsCall(problem), 1), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_make_ready(handle_, AsCall(problem), 1, 0), SLUICE_OK) << sluice_error_message();
   x_.shape[0] = d_.shape[0] = 1;
   EXPECT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
   EXPECT_EQ(kernels_held(), 2);
@@ -239,7 +239,7 @@ TEST_F(CApiPacked, what_is_compiled_ahead_is_all_that_is_asked_for) {
   problem.a.type = problem.d.type = SLUICE_FP16;
   c_api::Session session(*counted);
   const Problem checked = *c_api::problem_of(problem);
-  ASSERT_TRUE(session.make_ready({&checked, 1}).ok());
+  ASSERT_TRUE(session.make_ready({&checked, 1}, 0).ok());
   ASSERT_TRUE(session.make_packer_ready(checked.b.packed).ok());
   EXPECT_EQ(*compiler.calls, 3);
   std::filesystem::create_directory(nowhere);
@@ -269,7 +269,7 @@ TEST_F(CApiPacked, a_capture_finds_what_was_made_ready_and_nothing_else) {
   api.cuStreamEndCapture(stream->get(), &nothing);
   sluice_problem problem{};
   ASSERT_EQ(describe(p, &problem), SLUICE_OK);
-  ASSERT_EQ(sluice_make_ready(handle_, AsCall(problem), 1), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_make_ready(handle_, AsCall(problem), 1, 0), SLUICE_OK) << sluice_error_message();
   ASSERT_EQ(sluice_make_packer_ready(handle_, &kFormat), SLUICE_OK) << sluice_error_message();
   ASSERT_EQ(api.cuStreamBeginCapture(stream->get(), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
   EXPECT_EQ(sluice_pack(handle_, &packed, stream->get()), SLUICE_OK) << sluice_error_message();

@@ -116,7 +116,47 @@ TEST_F(CApiRace, misuse_is_refused) {
   refused(sluice_race(handle_, AsCall(problem), 3, &plan_), "a.type = 77");
 }
 
+TEST_F(CApiRace, making_ready_races_by_default) {
+  const sluice_problem problem = dense();
+  for (const int32_t race : {0, 1, -1}) {
+    sluice_device* const fresh = opened();
+    const int before = driver.launches();
+    EXPECT_EQ(sluice_make_ready(fresh, AsCall(problem), 1, race), SLUICE_OK) << sluice_error_message();
+    EXPECT_EQ(driver.launches() > before, race == -1) << race;
+    sluice_device_close(fresh);
+  }
+  for (const int32_t race : {-2, 17}) {
+    EXPECT_EQ(sluice_make_ready(handle_, AsCall(problem), 1, race), SLUICE_INVALID_ARGUMENT);
+    const std::string mention = "race = " + std::to_string(race) + " must be in 0..16";
+    EXPECT_NE(std::string(sluice_error_message()).find(mention), std::string::npos) << sluice_error_message();
+  }
+}
+
+TEST_F(CApiRace, a_layer_has_sizes) {
+  const int32_t filter[] = {3, 1, 5};
+  const auto turns = [](const Axes& axes) {
+    return ops::takes_turn({.conv = {.op = ConvOp::fprop, .channels = 88, .filters = 56, .filter = axes}});
+  };
+  EXPECT_EQ(sluice_race_layer(56, 88, filter, 3), SLUICE_OK) << sluice_error_message();
+  EXPECT_FALSE(turns({3, 1, 5}));
+  EXPECT_TRUE(turns({5, 1, 3})) << "outermost first";
+  EXPECT_EQ(sluice_race_layer(56, 88, nullptr, 0), SLUICE_OK) << sluice_error_message();
+  EXPECT_TRUE(ops::takes_turn({.m = 4, .n = 56, .k = 88}));
+  const auto wrong = [](sluice_status got, sluice_status wanted, const std::string& mention) {
+    EXPECT_EQ(got, wanted);
+    EXPECT_NE(std::string(sluice_error_message()).find(mention), std::string::npos) << sluice_error_message();
+  };
+  wrong(sluice_race_layer(0, 88, nullptr, 0), SLUICE_INVALID_SIZE, "outputs = 0 must be at least 1");
+  wrong(sluice_race_layer(56, -1, nullptr, 0), SLUICE_INVALID_SIZE, "inputs = -1 must");
+  wrong(sluice_race_layer(56, 88, filter, 4), SLUICE_INVALID_ARGUMENT, "spatial = 4 must be in 0..3");
+  wrong(sluice_race_layer(56, 88, nullptr, 1), SLUICE_INVALID_ARGUMENT, "filter is NULL");
+}
+
 TEST_F(CApiRace, the_option_replaces_the_environments) {
+  unsetenv("SLUICE_RACE");
+  EXPECT_EQ(c_api::options_of(nullptr)->race, kUsualRace);
+  setenv("SLUICE_RACE", "0", 1);
+  EXPECT_EQ(c_api::options_of(nullptr)->race, 0);
   setenv("SLUICE_RACE", "5", 1);
   const auto race_of = [](int32_t race) {
     const sluice_options given{nullptr, nullptr, nullptr, -1, -1, race};

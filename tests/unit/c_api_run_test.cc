@@ -117,8 +117,8 @@ TEST_F(CApiRun, a_kernel_at_hand_is_launched_with_the_same_arguments) {
 TEST_F(CApiRun, finds_what_was_prepared_in_another_spelling) {
   sluice_problem problem{};
   problem.m = 256, problem.n = 512, problem.k = 128, problem.batch = 1;  // without padding
-  EXPECT_EQ(sluice_make_ready(handle_, AsCall(problem), -1), SLUICE_INVALID_ARGUMENT);
-  ASSERT_EQ(sluice_make_ready(handle_, AsCall(problem), 1), SLUICE_OK) << sluice_error_message();
+  EXPECT_EQ(sluice_make_ready(handle_, AsCall(problem), -1, 0), SLUICE_INVALID_ARGUMENT);
+  ASSERT_EQ(sluice_make_ready(handle_, AsCall(problem), 1, 0), SLUICE_OK) << sluice_error_message();
   Product p = product();
   p.accumulate = SLUICE_FAST;  // ignored: 16-bit inputs are always accumulated in fp32
   EXPECT_EQ(run(handle_, p, nullptr), SLUICE_OK) << sluice_error_message();
@@ -229,7 +229,7 @@ TEST_F(CApiRun, a_capture_finds_what_was_made_ready_and_nothing_else) {
       << sluice_error_message();
   CUgraph nothing = nullptr, graph = nullptr;
   device().impl().api->cuStreamEndCapture(stream->get(), &nothing);
-  const sluice_status ready = sluice_make_ready(handle_, AsCall(problem), 1);
+  const sluice_status ready = sluice_make_ready(handle_, AsCall(problem), 1, 0);
   ASSERT_EQ(ready, SLUICE_OK) << sluice_error_message();
   ASSERT_EQ(device().impl().api->cuStreamBeginCapture(stream->get(), CU_STREAM_CAPTURE_MODE_GLOBAL),
             CUDA_SUCCESS);
@@ -257,7 +257,7 @@ TEST_F(CApiRun, a_vector_of_one_value_is_a_scale_for_the_whole_matrix) {
   sluice_problem problem{};
   problem.m = 1, problem.n = 512, problem.k = 128, problem.batch = 1;
   problem.a.type = problem.b.type = SLUICE_E4M3, problem.scale_a = problem.scale_b = SLUICE_SCALE_VECTOR;
-  ASSERT_EQ(sluice_make_ready(handle_, AsCall(problem), 1), SLUICE_OK) << sluice_error_message();
+  ASSERT_EQ(sluice_make_ready(handle_, AsCall(problem), 1, 0), SLUICE_OK) << sluice_error_message();
   TestArray a = array(SLUICE_E4M3, {1, 128}), b = array(SLUICE_E4M3, {128, 512}, {1, 128});
   TestArray d = array(SLUICE_BF16, {1, 512}), one = array(SLUICE_FP32, {1, 1});
   TestArray columns = array(SLUICE_FP32, {1, 512});

@@ -44,6 +44,15 @@ CUresult allocate(CUdeviceptr* address, std::size_t bytes) {
   return CUDA_SUCCESS;
 }
 
+/// All memory counts as free.
+CUresult memory_info(std::size_t* free, std::size_t* all) {
+  const Call call("cuMemGetInfo");
+  if (call.code != CUDA_SUCCESS) return call.code;
+  if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *free = *all = static_cast<std::size_t>(state->driver->machine.memory_bytes);
+  return CUDA_SUCCESS;
+}
+
 CUresult release(CUdeviceptr address) {
   const Call call("cuMemFree");
   const CUresult allowed = unsafe_call();
@@ -297,6 +306,7 @@ void fill_memory(DriverApi& api) {
   api.cuPointerGetAttributes = pointer_attributes;
   api.cuMemAlloc = allocate;
   api.cuMemFree = release;
+  api.cuMemGetInfo = memory_info;
   api.cuMemsetD8Async = [](CUdeviceptr target, unsigned char value, std::size_t bytes, CUstream stream) {
     return set("cuMemsetD8Async", target, value, bytes, stream);
   };

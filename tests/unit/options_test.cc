@@ -80,8 +80,9 @@ TEST(Options, read_only_and_jobs_take_only_what_they_mean) {
     EXPECT_FALSE(options_with({{"SLUICE_CACHE_READ_ONLY", no}}).cache_read_only) << no;
   EXPECT_EQ(options_with({{"SLUICE_JOBS", "7"}}).jobs, 7);
   EXPECT_EQ(options_with({{"SLUICE_RACE", "3"}}).race, 3);
+  EXPECT_EQ(options_with({{"SLUICE_RACE", "0"}}).race, 0) << "no race, which differs from nothing said";
   for (const char* none : {"", "17", "-1", "3x", "three"})
-    EXPECT_EQ(options_with({{"SLUICE_RACE", none}}).race, 0) << none;
+    EXPECT_EQ(options_with({{"SLUICE_RACE", none}}).race, kUsualRace) << none;
   for (const char* none : {"", "-1", "7x", "99999999999", "2000"})
     EXPECT_EQ(options_with({{"SLUICE_JOBS", none}}).jobs, 0) << none;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Races of plans on the fake driver: which plans run, which wins, which are dropped, and what a failure
-// leaves. To see them fail: return the first plan in race(), let racing() choose plans by rank only, let
-// winner_of() choose the lowest median, or return true for all in agreeing().
+// leaves. To see them fail: return the first plan in race(), or let racing() choose plans by rank only or
+// leave out tile families. Or let winner_of() choose the lowest median, return true for all in agreeing() or
+// false in is_disturbed().
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,6 +58,195 @@ TEST_F(Races, each_schedule_near_the_best_has_a_place) {
   EXPECT_EQ(ops::racing<ops::Gemm>(*ranked, 1).size(), 1u);
   EXPECT_EQ(ops::racing<ops::Gemm>({}, 3).size(), 0u);
   EXPECT_EQ(ops::racing<ops::Gemm>({(*ranked)[0], (*ranked)[1]}, 16).size(), 2u);
+}
+
+/// A slow card finds its way round only if the racers are kernels of different kinds.
+TEST_F(Races, two_racers_share_a_tile_only_if_no_other_tile_is_near) {
+  int twins = 0;
+  std::vector<Problem> problems{kProblem,
+                                kDistinct,
+                                kPacked,
+                                {.m = 4096, .n = 4096, .k = 4096},
+                                {.m = 512, .n = 1000, .k = 520},
+                                {.m = 1458, .n = 672, .k = 2560}};
+  for (const ConvOp op : {ConvOp::fprop, ConvOp::dgrad, ConvOp::wgrad})
+    problems.push_back(*conv::problem({.op = op,
+                                       .images = 32,
+                                       .channels = 128,
+                                       .filters = 128,
+                                       .size = {28, 28, 1},
+                                       .filter = {3, 3, 1},
+                                       .padding = {1, 1, 0},
+                                       .padding_after = {1, 1, 0}},
+                                      DType::bf16, DType::bf16, {}));
+  for (const Problem& problem : problems) {
+    const std::vector<Plan> ranked = *gemm::candidates(problem, device().info());
+    const std::vector<Plan> three = ops::racing<ops::Gemm>(ranked, 3);
+    std::set<i64> seen, near, best;
+    for (const Plan& plan : three) seen.insert(ops::Gemm::tile_family_of(plan));
+    for (const Plan& plan : ranked)
+      if (plan.estimate.total_us <= ops::kRacingEstimate * ranked[0].estimate.total_us)
+        near.insert(ops::Gemm::tile_family_of(plan));
+    EXPECT_GE(seen.size(), std::min(near.size(), three.size())) << to_string(problem);
+    for (size_t i = 0; i < std::min(ranked.size(), size_t{3}); ++i)
+      best.insert(ops::Gemm::tile_family_of(ranked[i]));
+    twins += best.size() < std::min(near.size(), size_t{3});
+  }
+  EXPECT_GT(twins, 0) << "the problems show nothing";
+}
+
+TEST_F(Races, a_busy_gpu_keeps_the_models_pick_and_stores_nothing) {
+  const std::vector<Plan> racers = ops::racing<ops::Gemm>(*gemm::candidates(kProblem, device().info()), 3);
+  driver.make_fast(static_cast<u32>(racers.back().smem_bytes));
+  for (u64 seed = 1; seed <= 20; ++seed) {
+    driver.make_noise(0.3, seed);
+    const Device racing = opened(0);
+    const Result<Plan> kept = gemm::race(racing, kProblem, 3);
+    ASSERT_TRUE(kept.ok()) << kept.error().message;
+    EXPECT_EQ(kept->config, racers[0].config) << seed;
+    EXPECT_EQ(kept->source, PlanSource::model);
+    EXPECT_EQ(kept->measured_us, 0);
+    EXPECT_EQ(planned(racing).source, PlanSource::model) << "nothing is in the device's book";
+    EXPECT_EQ(planned(opened(0)).source, PlanSource::model) << "nothing is in the folder";
+  }
+  driver.make_noise(0.002, 1);
+  EXPECT_EQ(gemm::race(opened(0), kProblem, 3)->config, racers.back().config) << "idle: it is raced again";
+}
+
+TEST_F(Races, rounds_that_differ_by_five_percent_are_disturbed) {
+  const auto rounds = [](double most, double few) {
+    ops::RaceTimes times(9, most);
+    times[2] = times[6] = few;
+    return times;
+  };
+  EXPECT_FALSE(ops::is_disturbed(rounds(100, 104.9)));
+  EXPECT_TRUE(ops::is_disturbed(rounds(100, 106.5))) << "two slow rounds of nine";
+  EXPECT_FALSE(ops::is_disturbed(rounds(100, 95.5)));
+  EXPECT_TRUE(ops::is_disturbed(rounds(100, 94))) << "seven slow rounds of nine";
+  EXPECT_TRUE(ops::is_disturbed({100, 100, 110})) << "three rounds";
+  EXPECT_FALSE(ops::is_disturbed({100, 101, 102}));
+}
+
+TEST_F(Races, preparing_problems_races_three_unless_told) {
+  const auto launches_of = [&](int option, int race) {
+    const Device fresh = *open_fake_device({.jobs = 2, .race = option});
+    const int before = driver.launches();
+    const Result<void> ready = gemm::prepare(fresh, std::vector{kDistinct}, race);
+    EXPECT_TRUE(ready.ok()) << (ready.ok() ? "" : ready.error().message);
+    const auto plan = ops::kept<ops::Gemm>(fresh).find(ops::Gemm::key_of(kDistinct))->impl().plan;
+    const int made = driver.launches() - before;
+    EXPECT_EQ(plan.source, made > 0 ? PlanSource::record : PlanSource::model);
+    return made;
+  };
+  const int three = launches_of(kUsualRace, kUsualRace);
+  EXPECT_GT(three, 3);
+  EXPECT_EQ(launches_of(3, kUsualRace), three);
+  EXPECT_LT(launches_of(2, kUsualRace), three);
+  EXPECT_EQ(launches_of(0, 3), three) << "the argument replaces the option";
+  for (const int none : {0, 1}) {
+    EXPECT_EQ(launches_of(none, kUsualRace), 0);
+    EXPECT_EQ(launches_of(3, none), 0);
+  }
+  const int before = driver.launches();
+  for (const int wrong : {-2, 17}) {
+    const Result<void> ready = gemm::prepare(opened(0), std::vector{kDistinct}, wrong);
+    ASSERT_FALSE(ready.ok());
+    EXPECT_EQ(ready.error().code, ErrorCode::invalid_argument);
+    const std::string rule = "race = " + std::to_string(wrong) + " must be in 0..16";
+    EXPECT_NE(ready.error().message.find(rule), std::string::npos) << ready.error().message;
+  }
+  EXPECT_EQ(driver.launches(), before);
+}
+
+TEST_F(Races, a_race_that_nobody_asked_for_is_in_nobodys_way) {
+  const auto races = [&](const Options& options, int race = kUsualRace) {
+    const Device fresh = *open_fake_device(options);
+    const int before = driver.launches();
+    EXPECT_TRUE(gemm::prepare(fresh, std::vector{kDistinct}, race).ok());
+    return driver.launches() > before;
+  };
+  EXPECT_TRUE(races({.jobs = 2}));
+  EXPECT_FALSE(races({.cache_read_only = true, .jobs = 2})) << "it would compile in every process";
+  driver.fail_function("cuMemGetInfo", CUDA_ERROR_UNKNOWN);
+  EXPECT_FALSE(races({.jobs = 2}));
+  driver.fail_nothing();
+  driver.machine.memory_bytes = i64{512} << 20;  // a race needs twice L2, 100 MB
+  EXPECT_FALSE(races({.jobs = 2})) << "more than an eighth of the free memory";
+  EXPECT_TRUE(races({.jobs = 2}, 3)) << "asked for";
+  driver.machine.memory_bytes = i64{2} << 30;
+  const ContextScope scope(*device().impl().primary);
+  CUstream stream = nullptr;
+  const DriverApi& api = *device().impl().api;
+  ASSERT_EQ(api.cuStreamCreate(&stream, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+  ASSERT_EQ(api.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+  EXPECT_FALSE(races({.jobs = 2})) << "this thread captures";
+  CUgraph graph = nullptr;
+  EXPECT_EQ(api.cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  api.cuGraphDestroy(graph);
+  api.cuStreamDestroy(stream);
+}
+
+TEST_F(Races, a_default_race_is_tried_once_and_asking_tries_again) {
+  const std::vector<Plan> racers = ops::racing<ops::Gemm>(*gemm::candidates(kDistinct, device().info()), 3);
+  driver.make_fast(static_cast<u32>(racers.back().smem_bytes));
+  driver.make_noise(0.3, 7);
+  const Device busy = *open_fake_device({.jobs = 2});
+  const Plan pick = *gemm::plan(kDistinct, busy.info());
+  const auto wish = [] { return ops::RaceWish{.most = 3, .asked = false}; };
+  const int before = driver.launches();
+  EXPECT_EQ(ops::raced<ops::Gemm>(busy, pick, wish).config, pick.config);
+  const int once = driver.launches();
+  EXPECT_GT(once, before);
+  driver.make_noise(0.002, 7);
+  EXPECT_EQ(ops::raced<ops::Gemm>(busy, pick, wish).config, pick.config);
+  ASSERT_TRUE(gemm::prepare(busy, std::vector{kDistinct}).ok());
+  EXPECT_EQ(driver.launches(), once) << "not again in this process";
+  const auto kept = [&] {
+    return ops::kept<ops::Gemm>(busy).find(ops::Gemm::key_of(kDistinct))->impl().plan;
+  };
+  EXPECT_EQ(kept().config, pick.config);
+  ASSERT_TRUE(gemm::prepare(busy, std::vector{kDistinct}, 3).ok());
+  EXPECT_EQ(kept().config, racers.back().config) << "asked for: the kept kernel is replaced";
+  const int after = driver.launches();
+  ASSERT_TRUE(gemm::prepare(busy, std::vector{kDistinct}, 3).ok());
+  EXPECT_EQ(driver.launches(), after) << "a result stands";
+}
+
+TEST_F(Races, first_calls_of_a_layer_race_six_times) {
+  constexpr i64 kOutputs = 520,
+                kInputs = 264;  // no other test's sizes, since layers are kept for the process
+  const Device plain = *open_fake_device({.jobs = 2}), never = *open_fake_device({.jobs = 2, .race = 0});
+  const auto races = [&](const Device& on, const Problem& problem) {
+    const int before = driver.launches();
+    EXPECT_TRUE(gemm::run(on, problem, args_for(problem), nullptr).ok());
+    return driver.launches() > before + 1;
+  };
+  const Problem first{.m = 32, .n = kOutputs, .k = kInputs};
+  EXPECT_FALSE(races(plain, first)) << "a bare call";
+  for (int twice = 0; twice < 2; ++twice)
+    EXPECT_TRUE(ops::let_race({.outputs = kOutputs, .inputs = kInputs}).ok());
+  EXPECT_FALSE(races(plain, first)) << "not its first call";
+  EXPECT_FALSE(races(never, first)) << "switched off";
+  EXPECT_TRUE(races(plain, {.m = 40, .n = kOutputs, .k = kInputs}));
+  EXPECT_TRUE(races(plain, {.m = 40, .n = kInputs, .k = kOutputs})) << "the gradient of the input";
+  EXPECT_TRUE(races(plain, {.m = kOutputs, .n = kInputs, .k = 40})) << "the gradient of the weight";
+  EXPECT_FALSE(races(plain, {.m = 40, .n = kOutputs, .k = kInputs + 8})) << "another layer";
+  EXPECT_FALSE(races(plain, {.m = 40, .n = kOutputs, .k = kInputs, .batch = 2}));
+  for (const i64 m : {48, 56, 64}) EXPECT_TRUE(races(plain, {.m = m, .n = kOutputs, .k = kInputs}));
+  EXPECT_FALSE(races(plain, {.m = 72, .n = kOutputs, .k = kInputs})) << "the seventh";
+}
+
+TEST_F(Races, layers_that_convolve_are_known_by_their_filter) {
+  const Conv conv{.op = ConvOp::dgrad, .images = 2, .channels = 72, .filters = 136, .filter = {3, 5, 1}};
+  EXPECT_FALSE(ops::takes_turn({.conv = conv}));
+  EXPECT_TRUE(ops::let_race({.outputs = 136, .inputs = 72, .filter = {5, 3, 1}}).ok());
+  EXPECT_FALSE(ops::takes_turn({.conv = conv})) << "another filter";
+  EXPECT_TRUE(ops::let_race({.outputs = 136, .inputs = 72, .filter = conv.filter}).ok());
+  for (int turn = 0; turn < ops::kTurnsOfLayer; ++turn) EXPECT_TRUE(ops::takes_turn({.conv = conv}));
+  EXPECT_FALSE(ops::takes_turn({.conv = conv}));
+  for (const ops::LayerSizes& wrong :
+       {ops::LayerSizes{0, 1}, ops::LayerSizes{1, -1}, ops::LayerSizes{1, 1, {1, 0, 1}}})
+    EXPECT_FALSE(ops::let_race(wrong).ok());
 }
 
 TEST_F(Races, the_fastest_wins_is_kept_and_needs_no_race_again) {

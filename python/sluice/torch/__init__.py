@@ -25,10 +25,11 @@ from .grouped import grouped_mm, packed_grouped_mm, scaled_grouped_mm, scaled_gr
 from .norm import rms_norm, rms_norm_quantize
 from .override import override
 from .packed import packed_mm
-from .quantize import quantize, quantize_reference, quantize_static, silu_mul, silu_mul_quantize
+from .quantize import (BothOrders, quantize, quantize_both, quantize_both_reference, quantize_reference, quantize_static, silu_mul,
+                       silu_mul_quantize)
 
-__all__ = ["Chain", "PackedExperts", "PackedWeights", "Steps", "conv1d", "conv2d", "conv3d", "conv_layout_copies", "conv_transpose1d", "conv_transpose2d",
+__all__ = ["BothOrders", "Chain", "PackedExperts", "PackedWeights", "Steps", "conv1d", "conv2d", "conv3d", "conv_layout_copies", "conv_transpose1d", "conv_transpose2d",
            "conv_transpose3d", "deep_gemm", "grad", "grouped_mm", "linear", "mm", "moe", "nn", "override", "pack", "pack_e4m3", "pack_int4",
-           "pack_int8", "pack_quantized", "packed_grouped_mm", "packed_mm", "quantize", "quantize_reference", "quantize_static", "rms_norm",
-           "rms_norm_quantize", "scaled_grouped_mm", "scaled_grouped_mm_quantize",
+           "pack_int8", "pack_quantized", "packed_grouped_mm", "packed_mm", "quantize", "quantize_both", "quantize_both_reference", "quantize_reference",
+           "quantize_static", "rms_norm", "rms_norm_quantize", "scaled_grouped_mm", "scaled_grouped_mm_quantize",
            "scaled_mm", "silu_mul", "silu_mul_quantize", "slots_mm", "stack_packed"]

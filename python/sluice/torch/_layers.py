@@ -2,11 +2,13 @@
 """Describes the products of a layer as problems, so that a layer's constructor raises for a size or type that no kernel takes."""
 from __future__ import annotations
 
+import ctypes
 import dataclasses
-from typing import Any, List, Optional
+from typing import Any, Iterable, List, Optional, Sequence
 
 import torch
 
+from .._library import lib
 from ..errors import Error
 from ..formats import WeightFormat
 from ..plans import Workspace
@@ -43,6 +45,21 @@ def backward_problems(layer: torch.nn.Module, dtype: torch.dtype) -> List[Proble
     """Returns the two problems of a 16-bit backward: the gradient of the input, and the gradient of the weight."""
     n, k, a = layer.out_features, layer.in_features, str(dtype)
     return [Problem(ANY_ROWS, k, n, a=a, b_major="mn"), Problem(n, k, ANY_ROWS, a=a, a_major="mn", b_major="mn")]
+
+
+def let_race(outputs: int, inputs: int, filter: Sequence[int] = ()) -> None:  # noqa: A002 (of a convolution)
+    """Lets first calls race that have a weight of these sizes, or are its gradients (docs/tuning.md). ``filter``: the sizes of a
+    convolution's filter along its axes."""
+    lib.sluice_race_layer(outputs, inputs, (ctypes.c_int32 * len(filter))(*filter), len(filter))
+
+
+def let_layers_race(layers: Iterable[torch.nn.Module]) -> None:
+    """Calls ``let_race`` for linears and convolutions."""
+    for layer in layers:
+        if isinstance(layer, torch.nn.modules.conv._ConvNd):
+            let_race(layer.out_channels, layer.in_channels // layer.groups, layer.kernel_size)
+        else:
+            let_race(layer.out_features, layer.in_features)
 
 
 def check_layer(layer: torch.nn.Module, problems: List[Problem]) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layers that replace ``torch.nn.Linear`` and torch's convolutions, and ``convert_``, which puts them into a model.
 
-``Linear`` computes in 16 bits (with a backward) or in FP8 (forward only). ``Linear4bit``, ``Linear8bit`` and
-``LinearPacked`` (packed_linear.py) hold packed weights. ``Conv1d``, ``Conv2d`` and ``Conv3d`` (nn_conv.py) are in 16 bits.
+``Linear`` (linear_layer.py) computes in 16 bits or in FP8. ``Linear4bit``, ``Linear8bit`` and ``LinearPacked`` (packed_linear.py)
+hold packed weights. ``Conv1d``, ``Conv2d`` and ``Conv3d`` (nn_conv.py) are in 16 bits.
 """
 from __future__ import annotations
 
@@ -12,230 +12,25 @@ import torch
 from torch import Tensor
 
 from .._arguments import did_you_mean, shown
-from ..errors import Error, InvalidArgument
+from ..errors import InvalidArgument
 from ..formats import WeightFormat
-from ..plans import Rows, prepare, prepare_quantizers
-from ..problems import Problem
+from ..plans import Rows
 from ..weights import QuantizedWeights
 from ..weights.checkpoints import Fp8Weights
 from ._conv_layout import channels_last_strides, round_up
 from ._conversion import Conversion, Exceptions, bytes_of, log_conversion, named_parameters, why_nothing
-from ._entry import checked, op
+from ._entry import checked
 from ._foreign_layers import bytes_of_foreign, foreign_kind, why_not_foreign
-from ._layers import ANY_ROWS, NEEDS_16_BITS, HoldsWorkspace, backward_problems, check_layer, linear_problem, why_not_packed
-from ._library import as_matrix, scales_shape
-from ._states import QuantizedState, load_strictly, quantized_layers
-from .autograd import needs_grad
-from .functional import linear, scaled_mm
+from ._fp8_recipes import check_training, fp8_training_pays, why_it_loses
+from ._layers import let_layers_race, why_not_packed
+from ._library import scales_shape
+from ._states import load_strictly, quantized_layers
+from .linear_layer import RECIPES, Linear, weights_kept, why_not_linear
 from .nn_conv import LAYERS, SluiceConvolution, Conv1d, Conv2d, Conv3d, fallbacks, why_not_convert
 from .packed_linear import PACKED_RECIPES, Linear4bit, Linear8bit, LinearPacked, gpu_of
-from .quantize import quantize, quantize_reference, quantize_static
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "Conversion", "Linear", "Linear4bit", "Linear8bit", "LinearPacked", "can_convert", "convert_",
-           "fallbacks", "load_", "main_grad_views", "prepare_rows", "why_not"]
-
-# Maps each recipe to the granularity of the weight's scales and that of the input's scales.
-RECIPES = {"tensor": ("tensor", "tensor"), "row": ("row", "row"), "block": ("128x128", "1x128")}
-
-
-def _check_recipe(recipe: Optional[str]) -> None:
-    if recipe is not None and recipe not in RECIPES:
-        raise InvalidArgument(f"recipe = {shown(recipe)} must be None (16 bits) or one of {', '.join(RECIPES)} (FP8)"
-                              + (f"; {shown(recipe)} is the recipe of {PACKED_RECIPES[recipe].__name__}" if recipe in PACKED_RECIPES else ""))
-
-
-class Linear(HoldsWorkspace, QuantizedState):
-    """``torch.nn.Linear`` computed by sluice.
-
-    Parameters have torch's names. A size or type that no kernel takes raises in the constructor, not at the first call.
-
-    - ``recipe``: None keeps weights in 16 bits, trainable. "tensor", "row" and "block" keep them in float8_e4m3fn, as
-      ``weight_e4m3`` and ``weight_scale``, and quantise the input in a fused kernel. The output has the input's type.
-    - ``use_fast_accum``: as for ``scaled_mm``; sums are promoted without it.
-    - ``fuse_quantizer``: under torch.compile, torch's own operations quantise the input, and the compiler fuses them with the
-      operations before. The compiler's divisions are approximate, so bits may differ from those of the kernel.
-    - ``deterministic``: as for ``linear``; an attribute, which may be changed at any time.
-    - ``input_scale``: a buffer, None at first. For "tensor" it may hold one calibrated fp32 scale (``from_quantized``), by which the
-      input is then quantised in one pass.
-    - ``workspace``: an attribute too, None at first. If it is a ``sluice.Workspace``, the layer's products, quantiser and
-      backward use it instead of lent ones. It is None in copies and pickles of the layer.
-    """
-
-    weight: torch.nn.Parameter
-    weight_e4m3: torch.nn.Parameter
-    weight_scale: Tensor
-    input_scale: Optional[Tensor]
-    bias: Optional[torch.nn.Parameter]
-
-    @checked
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, *, recipe: Optional[str] = None,
-                 device: Union[str, int, torch.device, None] = None, dtype: Optional[torch.dtype] = None, use_fast_accum: bool = False,
-                 fuse_quantizer: bool = False, deterministic: bool = True) -> None:
-        super().__init__()
-        _check_recipe(recipe)
-        self._set(in_features, out_features, recipe, use_fast_accum, fuse_quantizer, deterministic)
-        dtype = dtype or torch.bfloat16
-        self.register_parameter(self.codes_name or "weight", None)  # registered first, to keep torch's order of parameters
-        self.bias = None
-        if bias:
-            self.bias = torch.nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype), requires_grad=recipe is None)
-        check_layer(self, [linear_problem(self, ANY_ROWS, recipe, dtype)] + (backward_problems(self, dtype) if recipe is None else []))
-        shape = (out_features, in_features)
-        if recipe is None:
-            self.weight = torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
-            torch.nn.init.kaiming_uniform_(self.weight, a=5**0.5)
-        else:
-            self.weight_e4m3 = torch.nn.Parameter(torch.zeros(shape, device=device, dtype=torch.float8_e4m3fn), requires_grad=False)
-            self.register_buffer("weight_scale", torch.ones(scales_shape(shape, RECIPES[recipe][0]), device=device))
-            self.register_buffer("input_scale", None)
-
-    def _set(self, in_features: int, out_features: int, recipe: Optional[str], use_fast_accum: bool, fuse_quantizer: bool,
-             deterministic: bool) -> None:
-        self.in_features, self.out_features, self.recipe = in_features, out_features, recipe
-        self.codes_name = None if recipe is None else "weight_e4m3"
-        self.use_fast_accum, self.fuse_quantizer, self.deterministic = use_fast_accum, fuse_quantizer, deterministic
-
-    @classmethod
-    @checked
-    def from_linear(cls, module: torch.nn.Linear, recipe: Optional[str], *,
-                    use_fast_accum: bool = False, fuse_quantizer: bool = False, deterministic: bool = True) -> "Linear":
-        """Makes the layer from a ``torch.nn.Linear``. In 16 bits (``recipe`` None) it shares the parameters; else it
-        quantises the weight once. Raises ``InvalidArgument``, with the reason from ``why_not``, for a layer that no kernel
-        takes."""
-        _check_recipe(recipe)
-        reason = why_not(module, recipe)
-        if reason is not None:
-            raise InvalidArgument(f"Linear.from_linear: {reason}")
-        made = cls.__new__(cls)
-        torch.nn.Module.__init__(made)
-        made._set(module.in_features, module.out_features, recipe, use_fast_accum, fuse_quantizer, deterministic)
-        weight = module.weight
-        if recipe is None:
-            made.weight, made.bias = weight, module.bias  # in torch's order: optimizers identify parameters by position
-            return made.train(module.training)
-        with torch.no_grad():
-            quantized, scale = (quantize if weight.is_cuda else quantize_reference)(weight.detach().contiguous(), RECIPES[recipe][0])
-        made._hold(quantized, scale, None, module.bias)
-        return made.train(module.training)
-
-    @classmethod
-    @checked
-    def from_quantized(cls, weights: Fp8Weights, bias: Optional[Tensor] = None, *, use_fast_accum: bool = False,
-                       fuse_quantizer: bool = False) -> "Linear":
-        """Makes the layer from FP8 weights of a checkpoint (``sluice.weights.from_fp8``), on the same tensors. ``bias``: n values.
-
-        Raises ``InvalidArgument`` for weights that are not torch tensors and for another shape of the bias, and the error of the
-        product for sizes and types that no kernel takes.
-        """
-        if not isinstance(weights, Fp8Weights) or not isinstance(weights.codes, Tensor):
-            raise InvalidArgument(f"weights = {shown(weights)} must be Fp8Weights of torch tensors: sluice.weights.from_fp8 makes them")
-        n, k = weights.shape
-        if bias is not None and tuple(bias.shape) != (n,):
-            raise InvalidArgument(f"bias has shape {tuple(bias.shape)} and must have ({n},), a value for each output")
-        if weights.codes.stride() != (k, 1):
-            raise InvalidArgument(f"weight has strides {weights.codes.stride()} and must have ({k}, 1): pass weight.contiguous()")
-        made = cls.__new__(cls)
-        torch.nn.Module.__init__(made)
-        made._set(k, n, weights.recipe, use_fast_accum, fuse_quantizer, True)
-        made._hold(weights.codes, weights.scales, weights.input_scale, bias)
-        check_layer(made, [linear_problem(made, ANY_ROWS, weights.recipe, made._input_type(None), use_fast_accum=use_fast_accum)])
-        return made
-
-    def _hold(self, codes: Tensor, scale: Tensor, input_scale: Optional[Tensor], bias: Optional[Tensor]) -> None:
-        """Registers the tensors of an FP8 layer."""
-        self.weight_e4m3 = torch.nn.Parameter(codes.detach(), requires_grad=False)
-        self.register_buffer("weight_scale", scale)
-        self.register_buffer("input_scale", input_scale)
-        self.bias = None if bias is None else torch.nn.Parameter(bias.detach(), requires_grad=False)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Linear":
-        """Applies ``.to()``, ``.cuda()`` and so on to each tensor. fp8 weights and their fp32 scales change only the device, not the
-        type, which the kernels depend on."""
-        if self.recipe is None:
-            return super()._apply(fn, recurse)
-        kept = (self.weight_e4m3, self.weight_scale, self.input_scale)
-
-        def keeping(tensor: Tensor) -> Tensor:
-            applied = fn(tensor)
-            if applied.dtype is tensor.dtype or not any(tensor is one for one in kept):
-                return applied
-            return tensor.to(applied.device)
-
-        return super()._apply(keeping, recurse)
-
-    @op(c="residual")
-    def forward(self, input: Tensor, residual: Optional[Tensor] = None) -> Tensor:
-        """Returns the layer's output plus ``residual`` (of the output's shape), added in the same kernel and rounded once.
-        Raises ``InvalidArgument`` if an argument of an FP8 layer requires a gradient."""
-        if self.recipe is None:
-            return linear(input, self.weight, self.bias, c=residual, workspace=self.workspace,
-                          deterministic=self.deterministic)
-        if needs_grad(input, residual, None, None):
-            raise InvalidArgument("an FP8 Linear has no backward: run it under torch.no_grad(), or convert with "
-                                  "recipe=None to train")
-        by_compiler = self.fuse_quantizer and torch.compiler.is_compiling()
-        rows = as_matrix(input)
-        if self.input_scale is not None:
-            by_scale = _quantized_by if by_compiler else quantize_static
-            quantized = by_scale(rows, self.input_scale), self.input_scale
-        else:
-            quantized = (quantize_reference(rows, self.granularity) if by_compiler
-                         else quantize(rows, self.granularity, workspace=self.workspace))
-        return self.of_quantized(*quantized, input.dtype, residual).view(*input.shape[:-1], self.out_features)
-
-    @checked
-    def prepare(self, rows: Rows, dtype: Optional[torch.dtype] = None) -> None:
-        """Compiles and loads the kernels that ``forward`` needs for every row count of a range, like ``(1, 512)``: at
-        most 12 kernels, and the input's quantiser.
-
-        The row count is the input's elements divided by ``in_features``. ``dtype`` is the input's type. By default it is the
-        bias's, or bf16 without a bias; for a 16-bit layer it is always the weight's. Calls with ``residual`` and the backward
-        are not prepared: their first call compiles. Raises ``InvalidArgument`` if the layer is not on a GPU.
-        """
-        device = gpu_of(self.stored_weight)
-        prepare(self.problem(1, dtype), m=rows, device=device)
-        if self.recipe is not None:
-            prepare_quantizers(self._input_type(dtype), device=device)
-
-    @checked
-    def problem(self, m: int, dtype: Optional[torch.dtype] = None) -> Problem:
-        """Returns the problem of ``forward`` for an input of ``m`` rows of type ``dtype``, as in ``prepare``."""
-        of = self.weight.dtype if self.recipe is None else self._input_type(dtype)
-        return linear_problem(self, m, self.recipe, of, use_fast_accum=self.use_fast_accum)
-
-    def _input_type(self, dtype: Optional[torch.dtype]) -> torch.dtype:
-        return dtype or (torch.bfloat16 if self.bias is None else self.bias.dtype)
-
-    @property
-    def granularity(self) -> str:
-        """The granularity of the input's scales. Raises ``InvalidArgument`` for a layer in 16 bits."""
-        if self.recipe is None:
-            raise InvalidArgument("a Linear with recipe=None does not quantise its input")
-        return RECIPES[self.recipe][1]
-
-    @op(mat_a="quantized", mat_b="weight_e4m3", scale_a="scale", c="residual")
-    def of_quantized(self, quantized: Tensor, scale: Tensor, dtype: torch.dtype, residual: Optional[Tensor] = None) -> Tensor:
-        """Returns the output, of type ``dtype``, for an input that is already quantised, such as the result of
-        ``silu_mul_quantize(gate_up, layer.granularity)``. Raises ``InvalidArgument`` for a layer in 16 bits."""
-        per_tensor = self.granularity == "tensor"  # raises without a recipe
-        weight_scale = self.weight_scale.t() if self.recipe == "row" else self.weight_scale
-        shape = quantized.shape[:-1]
-        if not per_tensor:
-            scale = as_matrix(scale)
-        c = None if residual is None else as_matrix(residual)
-        output = scaled_mm(as_matrix(quantized), self.weight_e4m3.t(), scale, weight_scale, self.bias, c=c,
-                           out_dtype=dtype, use_fast_accum=self.use_fast_accum, workspace=self.workspace)
-        return output.view(*shape, self.out_features)
-
-    def extra_repr(self) -> str:
-        return (f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, "
-                f"recipe={self.recipe}")
-
-
-def _quantized_by(rows: Tensor, scale: Tensor) -> Tensor:
-    """Returns what ``quantize_static`` does, in torch's own operations."""
-    return (rows.float() * scale.reciprocal()).clamp(-448.0, 448.0).to(torch.float8_e4m3fn)
-
+           "fallbacks", "fp8_training_pays", "load_", "main_grad_views", "prepare_rows", "weights_kept", "why_not"]
 
 # The layer classes that ``convert_`` produces.
 CONVERTED = (Linear, LinearPacked, SluiceConvolution)
@@ -257,33 +52,22 @@ def prepare_rows(model: torch.nn.Module, rows: Rows, dtype: Optional[torch.dtype
 
 
 @checked
-def why_not(module: torch.nn.Module, recipe: Optional[str], activations: Optional[str] = None) -> Optional[str]:
+def why_not(module: torch.nn.Module, recipe: Optional[str], activations: Optional[str] = None, backward: Optional[str] = None,
+            weight_gradient: str = "fp8") -> Optional[str]:
     """Returns the reason why ``convert_`` does not replace a module: its class, or the rule that its sizes or its type
     break. Returns None if the module can be replaced. Of a quantised layer of another library the tensors are read."""
     check_options(recipe, activations)
+    check_training(recipe, backward, "columns", weight_gradient, False)
     kind = foreign_kind(module)
+    if kind is not None and backward is not None:
+        return f"it is a {type(module).__name__}, whose weight is quantised: there is no weight of 16 bits or fp32 to train"
     if kind is not None:
         return why_not_foreign(module, kind, recipe, None, lambda weights: _of_foreign(weights, module, activations, {}))
     if recipe is None and isinstance(module, torch.nn.modules.conv._ConvNd):
         return why_not_convert(module)
-    if type(module) is not torch.nn.Linear:
-        return f"it is a {type(module).__name__}, and a plain torch.nn.Linear is replaced" + (
-            ": one derived from it may do more" if isinstance(module, torch.nn.Linear) else "")
-    dtype = module.weight.dtype
-    if recipe in PACKED_RECIPES:
+    if recipe in PACKED_RECIPES and type(module) is torch.nn.Linear:
         return why_not_packed(module, PACKED_RECIPES[recipe], activations)
-    if dtype is torch.float32 and recipe is None:
-        return NEEDS_16_BITS
-    if dtype not in (torch.bfloat16, torch.float16, torch.float32):
-        return f"its weight is {dtype} and must be bfloat16, float16 or (where it is quantised) float32"
-    problems = [linear_problem(module, ANY_ROWS, recipe, dtype)]
-    if recipe is None and module.weight.requires_grad:
-        problems += backward_problems(module, dtype)
-    try:
-        check_layer(module, problems)
-    except Error as error:
-        return str(error)
-    return None
+    return why_not_linear(module, recipe, backward, weight_gradient)
 
 
 @checked
@@ -333,7 +117,8 @@ def _of_foreign(weights: Union[Fp8Weights, QuantizedWeights], module: torch.nn.M
 def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Module, str], bool]] = None, *,
              recipe: Optional[str], use_fast_accum: bool = False, fuse_quantizer: bool = False,
              deterministic: bool = True, group: Optional[int] = None, activations: Optional[str] = None, lm_head: bool = False,
-             tied: bool = False, report: Callable[[Conversion], Any] = log_conversion) -> torch.nn.Module:
+             tied: bool = False, backward: Optional[str] = None, keep: str = "columns", weight_gradient: str = "fp8", narrow: bool = False,
+             report: Callable[[Conversion], Any] = log_conversion) -> torch.nn.Module:
     """Replaces, in place, every ``torch.nn.Linear`` of a model that a kernel takes and for which ``filter_fn(module, name)``
     is true. Returns the model. A linear that is used in several places is replaced by one layer in all of them.
 
@@ -341,34 +126,46 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
     tensors), and those of compressed-tensors, GPTQ and AWQ. Linears that such a checkpoint left in 16 bits then stay so.
 
     - ``recipe``: None (16 bits, trainable), an FP8 recipe of ``Linear``, or "int4" or "int8" (weights rounded and
-      packed). It has no default, because None trains and the others are forward only. None replaces convolutions too, including
-      fp32 ones for ``torch.autocast``, and makes their weights channels_last; ``fallbacks`` lists those that torch computes.
+      packed). It has no default, because None trains and the others are forward only, unless ``backward`` is given. None replaces
+      convolutions too, including fp32 ones for ``torch.autocast``, and makes their weights channels_last; ``fallbacks`` lists those that
+      torch computes.
     - ``group``: for packed recipes, the columns that share a scale; 128 by default.
     - ``activations``: for "int4", "e4m3" quantises the input to e4m3, with one scale per token. None keeps it in 16 bits.
     - ``lm_head``: True quantises the output head too: a layer named ``lm_head``, or the result of ``get_output_embeddings()``.
     - ``tied``: True also quantises layers whose weight is tied to another module. They get codes of their own, the other module keeps
       its weight, and ``model.tie_weights()`` raises from then on. With ``recipe=None`` tied layers are always replaced, and their
       weights stay shared.
+    - ``backward``, ``keep``, ``weight_gradient``: as for ``Linear``. With ``backward="fp8"`` layers keep their parameters and train in FP8.
+      A layer that is expected to train slower so stays as it is (``fp8_training_pays``); ``narrow=True`` takes it too. Tied weights stay
+      shared. Quantised layers of other libraries are left out.
     - ``report``: a function that is called with a ``Conversion``: the layers converted and left, the reasons and the bytes.
       ``report=print`` prints it. By default it is logged (logger "sluice").
+
+    First calls of the new layers, and of their gradients, race three kernels where that is free, for six problems of each size of
+    weight; SLUICE_RACE=0 switches it off (docs/tuning.md).
 
     A model on the meta device can be converted too; ``load_state_dict(state, assign=True)`` then fills it. Raises ``InvalidArgument``
     with the reason if no layer is replaced: a model in fp32 for ``recipe=None``, a filter that matches nothing, or a model that is
     converted already.
     """
     check_options(recipe, activations, group, use_fast_accum or fuse_quantizer or not deterministic)
+    check_training(recipe, backward, keep, weight_gradient, fuse_quantizer)
+    if narrow and backward is None:
+        raise InvalidArgument("narrow = True is for backward = 'fp8': pass that too, or leave it out")
     if recipe in PACKED_RECIPES:
         options: dict = {"group": 128 if group is None else group, "activations": activations}
         made_by = f"{PACKED_RECIPES[recipe].__name__}.from_linear(model)"
     else:
         options = {"use_fast_accum": use_fast_accum, "fuse_quantizer": fuse_quantizer, "deterministic": deterministic}
         made_by = "Linear.from_linear(model, recipe)"
+    if backward is not None:
+        options.update(backward=backward, keep=keep, weight_gradient=weight_gradient)
     kinds = (torch.nn.Linear, torch.nn.modules.conv._ConvNd) if recipe is None else (torch.nn.Linear,)
     if type(model) is torch.nn.Linear or (recipe is None and type(model) in LAYERS):
         made_by = f"{LAYERS[type(model)].__name__}.from_conv(model)" if type(model) in LAYERS else made_by
         raise InvalidArgument("convert_ replaces the layers inside of a model, and this model is one itself: "
                               f"use model = {made_by}")
-    exceptions = Exceptions(model, lm_head or recipe is None, tied or recipe is None)
+    exceptions = Exceptions(model, lm_head or recipe is None, tied or recipe is None or backward is not None)
     foreign = {module: kind for module in model.modules() for kind in (foreign_kind(module),) if kind is not None}
     made: Dict[torch.nn.Module, torch.nn.Module] = {}
     converted, left_out, filtered, skipped = [], {}, [], {}
@@ -384,17 +181,19 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
             if filter_fn is not None and not filter_fn(child, full_name):
                 filtered.append(full_name)
                 continue
-            if child in foreign:
+            if child in foreign and backward is None:
                 reason = None if child in made else why_not_foreign(child, foreign[child], recipe, group, make(child))
             else:
-                reason = None if child in made else why_not(child, recipe, activations)
+                reason = None if child in made else why_not(child, recipe, activations, backward, weight_gradient)
             if reason is not None:
                 left_out[full_name] = reason
                 continue
             reason = None if child in made else exceptions.why_skipped(child, full_name)
-            if reason is None and foreign and child not in foreign and recipe is not None:
+            if reason is None and foreign and child not in foreign and recipe is not None and backward is None:
                 reason = ("the model's quantised layers are another library's, and this one it left in 16 bits: call convert_ again to take "
                           "it too")
+            if reason is None and backward is not None and not narrow:
+                reason = why_it_loses(child.in_features, child.out_features, child.weight.device)
             if reason is not None:
                 skipped[full_name] = reason
                 continue
@@ -408,6 +207,7 @@ def convert_(model: torch.nn.Module, filter_fn: Optional[Callable[[torch.nn.Modu
                       dict(named_parameters(model, CONVERTED)))
     if not converted:
         raise InvalidArgument(why_nothing(done, model, CONVERTED))
+    let_layers_race(made.values())
     report(done)
     return model
 
@@ -443,6 +243,7 @@ def load_(model: torch.nn.Module, state: Mapping[str, Tensor], *, assign: bool =
         parent, _, last = name.rpartition(".")
         setattr(model.get_submodule(parent), last, made[child])
     load_strictly(model, state, assign)
+    let_layers_race(made.values())
     return model
 
 
@@ -478,7 +279,7 @@ def main_grad_views(model: torch.nn.Module, buffer: Optional[Tensor] = None) -> 
     for module in model.modules():
         if isinstance(module, SluiceConvolution) and module.fallback_reason is None and module.weight.requires_grad:
             weights[module.weight] = channels_last_strides(module.weight.shape)
-        elif isinstance(module, Linear) and module.recipe is None and module.weight.requires_grad:
+        elif isinstance(module, Linear) and module.codes_name is None and module.weight.requires_grad:
             weights[module.weight] = (module.in_features, 1)
     starts, end = [], 0
     for weight in weights:

@@ -1,26 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantisers to float8_e4m3fn with fp32 scales. Each is one fused kernel, and its results have the layouts that ``scaled_mm`` takes.
+"""Quantisers to fp8 with fp32 scales. Each is one fused kernel, and its results have the layouts that ``scaled_mm`` takes.
 
 The scale of a group of elements is ``amax / 448``, where amax is the largest magnitude, at least 1e-4. An element becomes its value
 times ``448 / amax``, rounded to nearest even. Divisions multiply by the reciprocal, as torch does on a GPU. So results are
-bit-identical to the usual quantisers written in torch, such as DeepGEMM's casts.
+bit-identical to the usual quantisers written in torch, such as DeepGEMM's casts. ``quantize_both`` is for training: its amax is at least
+1e-12, because gradients are small.
 """
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from .. import _binding as f
+from .._arguments import shown
 from .._names import GRANULARITIES
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, InvalidSize, InvalidType
 from ..plans import Workspace
-from ._entry import op
-from ._library import (QUANTIZE, QUANTIZE_STATIC, SILU_MUL, SILU_MUL_QUANTIZE, check_out, half_of_columns, scales_shape,
+from ._entry import checked, op
+from ._library import (QUANTIZE, QUANTIZE_STATIC, SILU_MUL, SILU_MUL_QUANTIZE, _define, check_out, half_of_columns, scales_shape,
                        takes_no_dispatcher, workspace_number, written)
 from .autograd import refuse_grad
 
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+LARGEST = {E4M3: 448.0, E5M2: 57344.0}
+SMALLEST_OF_BOTH = 1e-12  # the least amax of quantize_both
+TOKENS = 128  # the columns' order is padded with zeros to a multiple of as many tokens
 _NO_GATE, _SILU_GATE = 0, 1  # sluice_gate of c_api.h
 
 
@@ -117,16 +123,146 @@ def quantize_static(input: Tensor, scale: Tensor, *, out: Optional[Tensor] = Non
 def quantize_reference(input: Tensor, granularity: str = "1x128") -> Tuple[Tensor, Tensor]:
     """Returns the result of ``quantize``, computed by torch's own operations on any device. It is the reference for tests, and
     quantises weights in host memory."""
+    return _reference(input, granularity, E4M3, False, 1e-4)
+
+
+def _reference(input: Tensor, granularity: str, dtype: torch.dtype, power_of_two: bool, smallest: float) -> Tuple[Tensor, Tensor]:
     shape = scales_shape(input.shape, granularity)
     columns = input.shape[-1]
     rows = input.numel() // columns if columns else 0
-    values = input.reshape(rows, columns).float()
+    values = input.reshape(rows, columns).float().contiguous()  # a transposed one comes from quantize_both_reference
     height = {"tensor": max(rows, 1), "128x128": 128}.get(granularity, 1)
     width = 128 if granularity in ("1x128", "128x128") else max(columns, 1)
-    padded = torch.nn.functional.pad(values, (0, -columns % width, 0, -rows % height))
+    missing = 1 if granularity == "tensor" and rows == 0 else -rows % height
+    padded = torch.nn.functional.pad(values, (0, -columns % width, 0, missing))
     groups = padded.view(padded.shape[0] // height, height, padded.shape[1] // width, width)
-    amax = groups.abs().amax((1, 3), keepdim=True).clamp(1e-4)
-    scaled = (groups * (amax.reciprocal() * 448.0)).view(padded.shape)[:rows, :columns]
+    amax = groups.abs().amax((1, 3), keepdim=True).clamp(smallest)
+    largest = LARGEST[dtype]
+    multiplier, scales = amax.reciprocal() * largest, amax * (1.0 / largest)
+    if power_of_two:
+        cleared = (multiplier.view(torch.int32) & 0x7F800000).view(torch.float32)
+        multiplier = torch.where(multiplier.isnan(), multiplier, cleared)
+        scales = multiplier.reciprocal()
+    scaled = (groups * multiplier).view(padded.shape)[:rows, :columns]
     # cvt.satfinite saturates every value beyond the largest finite number, infinities too.
-    output = scaled.clamp(-448.0, 448.0).to(torch.float8_e4m3fn)
-    return output.view(input.shape), (amax * (1.0 / 448.0)).reshape(shape)
+    output = scaled.clamp(-largest, largest).to(dtype)
+    return output.view(input.shape), scales.reshape(shape)
+
+
+# ---- both orders, for training
+class BothOrders(NamedTuple):
+    """A matrix of T rows and K columns quantised twice: along its rows, and along its columns. ``sums`` is None if it was not asked for."""
+
+    rows: Tensor
+    """fp8 codes of shape (T, K)."""
+    row_scales: Tensor
+    """fp32 scales of ``rows``: () for "tensor", (T, 1) for "row", (T, ceil(K/128)) for "1x128", (ceil(T/128), ceil(K/128)) for "128x128"."""
+    columns: Tensor
+    """fp8 codes of shape (K, T rounded up to a multiple of 128): the transposed matrix, with zeros behind T."""
+    column_scales: Tensor
+    """fp32 scales of ``columns``, with the shapes of ``row_scales`` for T and K exchanged."""
+    sums: Optional[Tensor]
+    """fp32 sums of the columns, of shape (K,)."""
+
+
+def padded_tokens(rows: int) -> int:
+    """Returns the number of tokens in the columns' order of a matrix of ``rows`` rows."""
+    return -(-rows // TOKENS) * TOKENS
+
+
+def new_both(input: Tensor, granularity: str, dtype: torch.dtype, rows: bool, columns: bool, sums: bool) -> tuple:
+    """Returns new tensors in the order of ``BothOrders``; None for those that are not wanted."""
+    tokens, width = input.shape
+    made: list = [None] * 5
+    if rows:
+        made[0] = input.new_empty((tokens, width), dtype=dtype)
+        made[1] = input.new_empty(scales_shape((tokens, width), granularity), dtype=torch.float32)
+    if columns:
+        made[2] = input.new_empty((width, padded_tokens(tokens)), dtype=dtype)
+        made[3] = input.new_empty(scales_shape((width, tokens), granularity), dtype=torch.float32)
+    if sums:
+        made[4] = input.new_empty((width,), dtype=torch.float32)
+    return tuple(made)
+
+
+def _both_on_gpu(input: Tensor, granularity: str, dtype: torch.dtype, power_of_two: bool, rows: bool, columns: bool, sums: bool,
+                 workspace: int) -> tuple:
+    """Quantises by the kernel. Returns the tensors of ``BothOrders``; None for those that are not wanted. The two scales of "tensor" are
+    one tensor."""
+    made = list(new_both(input, granularity, dtype, rows, columns, False))
+    if granularity == "tensor":
+        scales, scales_t = made[1] if rows else made[3], None
+        made[1], made[3] = scales if rows else None, scales if columns else None
+    else:
+        scales, scales_t = made[1], made[3]
+    of_tiles = input.new_empty((padded_tokens(input.shape[0]) // TOKENS, input.shape[1]), dtype=torch.float32) if sums else None
+    f.quantize_both(f.INPUT, input, f.OUTPUT, made[0], f.SCALES, scales, f.OUTPUT_T, made[2], f.SCALES_T, scales_t,
+                    f.GRANULARITY, GRANULARITIES.index(granularity), f.POWERS_OF_TWO, power_of_two, f.SUM, of_tiles, f.WORKSPACE, workspace)
+    return (*made[:4], None if of_tiles is None else of_tiles.sum(0))
+
+
+def whole(made: tuple, input: Tensor, one_scale: bool = False) -> tuple:
+    """Returns tensors as an op must: with an empty one in place of None, and without the same one twice (``one_scale``)."""
+    made = (*made[:3], made[3].clone(), made[4]) if one_scale else made
+    return tuple(input.new_empty((0,), dtype=torch.float32) if one is None else one for one in made)
+
+
+QUANTIZE_BOTH = _define(
+    "quantize_both(Tensor input, str granularity, ScalarType dtype, bool power_of_two, bool sums, int workspace) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    lambda input, granularity, dtype, power_of_two, sums, workspace:
+    whole(_both_on_gpu(input, granularity, dtype, power_of_two, True, True, sums, workspace), input, granularity == "tensor"),
+    lambda input, granularity, dtype, power_of_two, sums, workspace: whole(new_both(input, granularity, dtype, True, True, sums), input))
+
+
+def _check_both(input: Tensor, granularity: str, dtype: torch.dtype) -> None:
+    if input.dim() != 2 or input.layout is not torch.strided:
+        raise InvalidSize(f"input has shape {tuple(input.shape)} and must be a matrix, which has a second order: pass "
+                          "input.reshape(-1, input.shape[-1])")
+    if input.dtype not in (torch.bfloat16, torch.float16, torch.float32):
+        raise InvalidType(f"input is {input.dtype} and must be bfloat16, float16 or float32: convert it")
+    if dtype not in LARGEST:
+        raise InvalidArgument(f"dtype = {shown(dtype)} must be torch.float8_e4m3fn or torch.float8_e5m2")
+    scales_shape(input.shape, granularity)
+
+
+@op
+def quantize_both(input: Tensor, granularity: str = "1x128", *, dtype: torch.dtype = E4M3, power_of_two: bool = False,
+                  sums: bool = False, workspace: Optional[Workspace] = None) -> BothOrders:
+    """Quantises a matrix along its rows and along its columns, as the products of a training step need it. Returns ``BothOrders``.
+
+    - ``input``: (T, K) in bf16, fp16 or fp32 on a GPU. Its last dimension is contiguous, its rows begin at multiples of 16 bytes, and K is
+      a multiple of 16.
+    - ``granularity``: the elements that share a scale, as for ``quantize``. "row" and "1x128" follow the order: in ``columns`` a scale is
+      that of a column, or of 128 of its values.
+    - ``dtype``: torch.float8_e4m3fn, whose largest number is 448, or torch.float8_e5m2, whose largest is 57344.
+    - ``power_of_two``: True rounds the factor that elements are multiplied by down to a power of two. The scale is its exact reciprocal.
+    - ``sums``: True also returns the sums of the columns in fp32, which are a bias's gradient.
+    - ``workspace``: by default the library lends one.
+
+    A scale is amax / largest, where amax is the group's largest magnitude, at least 1e-12. Results saturate. A NaN makes its group NaN. An
+    infinity makes its group's scale infinite, itself NaN and its neighbours zero.
+
+    There is no backward: an input that requires a gradient raises ``InvalidArgument``. Raises ``InvalidSize`` for an input that is not a
+    matrix, ``InvalidType`` for one of another type, and ``InvalidArgument`` for another granularity or dtype.
+    """
+    if input.requires_grad and torch.is_grad_enabled():
+        refuse_grad("quantize_both")
+    _check_both(input, granularity, dtype)
+    if takes_no_dispatcher(input):
+        return BothOrders(*_both_on_gpu(input, granularity, dtype, power_of_two, True, True, sums, workspace_number(workspace)))
+    made = QUANTIZE_BOTH(input, granularity, dtype, power_of_two, sums, workspace_number(workspace))
+    return BothOrders(*made[:4], made[4] if sums else None)
+
+
+@checked
+def quantize_both_reference(input: Tensor, granularity: str = "1x128", *, dtype: torch.dtype = E4M3, power_of_two: bool = False,
+                            sums: bool = False) -> BothOrders:
+    """Returns the result of ``quantize_both``, computed by torch's own operations on any device: the reference for tests. All bits are
+    the same, but those of ``sums``, which are added in another order."""
+    _check_both(input, granularity, dtype)
+    rows, row_scales = _reference(input, granularity, dtype, power_of_two, SMALLEST_OF_BOTH)
+    codes, column_scales = _reference(input.t(), granularity, dtype, power_of_two, SMALLEST_OF_BOTH)
+    columns = input.new_zeros((input.shape[1], padded_tokens(input.shape[0])), dtype=dtype)
+    columns[:, :input.shape[0]] = codes
+    return BothOrders(rows, row_scales, columns, column_scales, input.sum(0, dtype=torch.float32) if sums else None)

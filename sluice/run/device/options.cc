@@ -95,7 +95,7 @@ Options options_from_environment() {
           .records_dir =
               chosen_dir("SLUICE_RECORDS_DIR", xdg_dir("XDG_DATA_HOME", ".local/share", "sluice/records")),
           .jobs = number_of(variable(kJobs), kMaxJobs).value_or(0),
-          .race = number_of(variable(kRace), kMostRacers).value_or(0),
+          .race = number_of(variable(kRace), kMostRacers).value_or(kUsualRace),
           .kernel_log = absolute_path(variable("SLUICE_KERNEL_LOG"))};
 }
 

@@ -30,8 +30,9 @@ namespace sluice {
   X(cuGraphGetNodes) X(cuGraphGetEdges) X(cuGraphRetainUserObject)                                          \
   X(cuGraphNodeGetType) X(cuGraphKernelNodeGetParams)
 /// Functions that an older driver may lack; their entries are null then. Only queries about the GPU use them.
+/// A driver without cuMemGetInfo has no races that nobody asked for.
 #define SLUICE_OPTIONAL_DRIVER_CALLS(X)                                                                     \
-  X(cuOccupancyMaxActiveClusters) X(cuDeviceGetPCIBusId) X(cuDeviceGetUuid)
+  X(cuOccupancyMaxActiveClusters) X(cuDeviceGetPCIBusId) X(cuDeviceGetUuid) X(cuMemGetInfo)
 // clang-format on
 
 /// Names of members are subject to cuda.h's macros, like their uses: `api.cuMemAlloc` is the member

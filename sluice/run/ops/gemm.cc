@@ -282,6 +282,10 @@ Result<RowSummary> prepare(const Device& device, const Problem& problem, RowRang
   return ops::prepare_rows<ops::Gemm>(device, problem, rows, progress);
 }
 
+Result<void> prepare(const Device& device, std::span<const Problem> problems, int race) {
+  return ops::make_ready<ops::Gemm>(device, problems, race);
+}
+
 Result<void> launch(const Kernel& kernel, const Args& args, Stream stream) {
   return ops::launch<ops::Gemm>(kernel.impl(), args, stream);
 }

@@ -109,6 +109,11 @@ struct Gemm {
   static Result<void> write_table(const Problem& problem, const RaceMemory& memory,
                                   const StreamHandle& stream);
   static int family_of(const Plan& plan) { return static_cast<int>(plan.config.schedule); }
+  static i64 tile_family_of(const Plan& plan) {
+    const KernelConfig& config = plan.config;
+    const i64 tile = i64{config.tile.m} << 16 | config.tile.n;
+    return (i64{family_of(plan)} << 32 | tile) * 2 + (config.d_major == Major::mn);
+  }
   static Args args_at(const Problem& problem, const Pointers& pointers) {
     return gemm::args_at(problem, pointers);
   }

@@ -222,9 +222,11 @@ Result<typename Op::Handle> prepare_for_run(const Device& device, const typename
   if (!Op::is_empty(problem))
     SLUICE_TRY(refuse_capture(device, stream, Op::missing(problem) + ": " + remedy));
   if constexpr (requires { Op::workspace_limit(args); })
-    return prepare<Op>(device, raced<Op>(device, *plan, Op::workspace_limit(args)));
+    return prepare<Op>(
+        device, raced<Op>(
+                    device, *plan, [&] { return wish_to_run(device, problem); }, Op::workspace_limit(args)));
   else
-    return prepare<Op>(device, raced<Op>(device, *plan));
+    return prepare<Op>(device, *plan);
 }
 
 /// Returns the key under which a call's kernel is kept.
@@ -258,26 +260,43 @@ Result<void> run(const Device& device, const typename Op::Problem& problem, cons
   return launch_here<Op>(impl, args, stream);
 }
 
-/// Prepares the problems that have no kernel yet, in parallel, and keeps all. If a plan fails, nothing is
-/// prepared. If a kernel fails, the kernels before it stay. The error is the first.
+/// Whether a kept kernel's plan is the model's, and may race.
 template <class Op>
-Result<void> make_ready(const Device& device, std::span<const typename Op::Problem> problems) {
+bool may_race_again(const Device& device, const typename Op::Problem& problem) {
+  if constexpr (requires(typename Op::Plan plan) { Op::family_of(plan); }) {
+    const auto kernel = kept<Op>(device).find(problem);
+    return kernel && may_race<Op>(kernel->impl().plan);
+  }
+  return false;
+}
+
+/// Prepares the problems that have no kernel yet, in parallel, and keeps all. `race`: as for gemm::prepare;
+/// if it is above 1, problems whose kept plan is the model's race too. If a plan fails, nothing is prepared.
+/// If a kernel fails, the kernels before it stay. The error is the first.
+template <class Op>
+Result<void> make_ready(const Device& device, std::span<const typename Op::Problem> problems,
+                        int race = kUsualRace) {
+  SLUICE_TRY(check_race(race));
   std::vector<typename Op::Problem> missing;
   std::vector<typename Op::Plan> plans;
   for (const auto& spelled : problems) {
     const auto problem = Op::key_of(spelled);
-    if (kept<Op>(device).keep(problem)) continue;
+    const bool again = race > 1 && may_race_again<Op>(device, problem);
+    if (!again && kept<Op>(device).keep(problem)) continue;
     if (std::find(missing.begin(), missing.end(), problem) != missing.end()) continue;
     auto plan = Op::plan_for(device, problem);
     if (!plan) return plan.error();
     missing.push_back(problem);
     plans.push_back(*std::move(plan));
   }
-  for (auto& plan : plans) plan = raced<Op>(device, plan);
+  for (auto& plan : plans) plan = raced<Op>(device, plan, [&] { return wish_to_prepare(device, race); });
   const auto made = prepare<Op>(device, plans);
   for (std::size_t i = 0; i < made.size(); ++i) {
     if (!made[i]) return made[i].error();
-    kept<Op>(device).add(missing[i], *made[i]);
+    if (race > 1)
+      kept<Op>(device).replace(missing[i], *made[i]);
+    else
+      kept<Op>(device).add(missing[i], *made[i]);
   }
   return {};
 }

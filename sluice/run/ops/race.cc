@@ -6,6 +6,7 @@
 #include <map>
 
 #include <sluice/kernels/verify_arith.h>
+#include <sluice/run/device/capture.h>
 #include <sluice/run/ops/replay_timer.h>
 
 namespace sluice::ops {
@@ -49,10 +50,11 @@ std::vector<u8> numbers_of(std::optional<DType> type) {
   return bytes;
 }
 
-Error too_large() {
+Error too_large(i64 most_bytes) {
+  const bool whole = most_bytes % (i64{1} << 30) == 0;
   return {ErrorCode::invalid_size, "a race needs all operands at once, and they are more than " +
-                                       std::to_string(kMostRaceBytes >> 30) +
-                                       " GiB: time such a problem with sluice tune"};
+                                       std::to_string(most_bytes >> (whole ? 30 : 20)) +
+                                       (whole ? " GiB" : " MiB") + ": time such a problem with sluice tune"};
 }
 
 /// Random data by element type, for each type that the operands have.
@@ -103,15 +105,19 @@ size_t count_of(const std::vector<bool>& alike) {
 
 }  // namespace
 
-Result<RaceMemory> RaceMemory::create(const Device& device, const Operands& operands, double sums_share,
-                                      const StreamHandle& stream) {
+i64 RaceMemory::all_bytes() const {
+  return fresh_offset_ + round_up(result_bytes_, kOperandAlign);
+}
+
+Result<RaceMemory> RaceMemory::sized(const Device& device, const Operands& operands, double sums_share,
+                                     i64 most_bytes) {
   RaceMemory made;
   made.offsets_.fill(-1);
   for (int i = 0; i < operands.size(); ++i) {
     if (!operands[i].used || operands[i].role == Role::scratch) continue;
     made.offsets_[static_cast<size_t>(i)] = made.copy_bytes_;
     const i64 bytes = span_bytes(operands[i].memory);
-    if (bytes > kMostRaceBytes - made.copy_bytes_ - kOperandAlign) return too_large();
+    if (bytes > most_bytes - made.copy_bytes_ - kOperandAlign) return too_large(most_bytes);
     if (operands[i].role == Role::write && made.result_bytes_ == 0) {  // D, not the scales beside it
       made.result_ = {.type = operands[i].type.value_or(DType::fp32), .memory = operands[i].memory};
       made.result_offset_ = made.copy_bytes_;
@@ -125,25 +131,27 @@ Result<RaceMemory> RaceMemory::create(const Device& device, const Operands& oper
                      .rms_share_of_rms = kSumsShare + spacing + sums_share};
   const i64 spare =
       round_up(made.result_bytes_, kOperandAlign);  // for a kept result, and for an untouched one
-  if (2 * spare > kMostRaceBytes - made.copy_bytes_) return too_large();
   const i64 copy = std::max(made.copy_bytes_, kOperandAlign);
   const double cold = kColdShare * static_cast<double>(device.info().l2_bytes);
-  made.copies_ =
-      static_cast<int>(std::clamp<i64>(static_cast<i64>(std::ceil(cold / static_cast<double>(copy))), 1,
-                                       std::min<i64>(kMostCopies, (kMostRaceBytes - 2 * spare) / copy)));
+  made.copies_ = static_cast<int>(
+      std::clamp<i64>(static_cast<i64>(std::ceil(cold / static_cast<double>(copy))), 1, kMostCopies));
+  if (made.copies_ > (most_bytes - 2 * spare) / copy) return too_large(most_bytes);
   made.kept_offset_ = copy * made.copies_;
   made.fresh_offset_ = made.kept_offset_ + spare;
-  SLUICE_TAKE(made.memory_, DeviceBuffer::allocate(device, made.fresh_offset_ + spare));
+  return made;
+}
+
+Result<void> RaceMemory::allocate(const Device& device, const Operands& operands,
+                                  const StreamHandle& stream) {
+  SLUICE_TAKE(memory_, DeviceBuffer::allocate(device, all_bytes()));
   Seeds seeds;
   for (int i = 0; i < operands.size(); ++i)
-    if (const i64 offset = made.offsets_[static_cast<size_t>(i)]; offset >= 0)
-      SLUICE_TRY(fill(made.memory_, {offset, span_bytes(operands[i].memory)}, seeds.of(operands[i].type),
-                      stream.get()));
-  if (made.copy_bytes_ > 0)
-    SLUICE_TRY(made.memory_.repeat(made.copy_bytes_, {0, copy * made.copies_}, stream.get()));
-  SLUICE_TRY(made.memory_.copy(made.result_offset_, {made.fresh_offset_, made.result_bytes_}, stream.get()));
-  SLUICE_TRY(stream.synchronize());  // the seeds end here
-  return made;
+    if (const i64 offset = offsets_[static_cast<size_t>(i)]; offset >= 0)
+      SLUICE_TRY(
+          fill(memory_, {offset, span_bytes(operands[i].memory)}, seeds.of(operands[i].type), stream.get()));
+  if (copy_bytes_ > 0) SLUICE_TRY(memory_.repeat(copy_bytes_, {0, copy_bytes_ * copies_}, stream.get()));
+  SLUICE_TRY(memory_.copy(result_offset_, {fresh_offset_, result_bytes_}, stream.get()));
+  return stream.synchronize();  // the seeds end here
 }
 
 Result<void> RaceMemory::write(int operand, std::span<const int> values, const StreamHandle& stream) const {
@@ -217,6 +225,41 @@ Result<std::vector<RaceTimes>> race_times(const Device& device, Stream stream, s
     return {};
   }));
   return times;
+}
+
+bool is_disturbed(const RaceTimes& times) {
+  const Quantiles rounds = quantiles_of(times);
+  return rounds.p90 > kSteady * rounds.median || rounds.median > kSteady * rounds.p10;
+}
+
+Result<void> check_race(int race) {
+  if (race >= kUsualRace && race <= kMostRacers) return {};
+  return Error{ErrorCode::invalid_argument, "race = " + std::to_string(race) + " must be in 0.." +
+                                                std::to_string(kMostRacers) +
+                                                ": pass 0 for no race, or -1 for what SLUICE_RACE says"};
+}
+
+RaceWish wish_to_prepare(const Device& device, int race) {
+  if (race == kUsualRace) race = device.options().race;
+  if (race == kUsualRace) return {.most = kUsualRacers, .asked = false};
+  return {.most = race};
+}
+
+RaceWish wish_to_run(const Device& device, const Problem& problem) {
+  if (device.options().race != kUsualRace) return {.most = device.options().race};
+  return {.most = takes_turn(problem) ? kUsualRacers : 0, .asked = false};
+}
+
+i64 most_unasked_bytes(const Device& device) {
+  const Device::Impl& impl = device.impl();
+  if (impl.options.cache_read_only || impl.api->cuMemGetInfo == nullptr) return 0;
+  const ContextScope scope(*impl.primary);
+  const Result<Capture> legacy = capture_of(device, nullptr);
+  size_t free_bytes = 0, all = 0;
+  if (!scope.entered() || !legacy || legacy->active ||
+      impl.api->cuMemGetInfo(&free_bytes, &all) != CUDA_SUCCESS)
+    return 0;
+  return std::min(kMostRaceBytes, static_cast<i64>(kFreeShare * static_cast<double>(free_bytes)));
 }
 
 size_t winner_of(std::span<const RaceTimes> times) {

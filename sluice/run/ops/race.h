@@ -7,6 +7,7 @@
 // races defines:
 //   candidates   the plans of a problem, best estimate first
 //   family_of    a number that plans of the same kind of kernel share
+//   tile_family_of  a number that plans of the same kind and the same tile share
 //   args_at      arguments with these pointers, whose scalars read every operand
 //   sums_share   the share of a result that the tensor cores' own sums may lose
 #pragma once
@@ -15,6 +16,7 @@
 #include <functional>
 #include <mutex>
 #include <set>
+#include <unordered_set>
 
 #include <sluice/quantiles.h>
 #include <sluice/run/driver/capture_mode.h>
@@ -22,6 +24,8 @@
 #include <sluice/run/driver/memory.h>
 #include <sluice/run/ops/compare.h>
 #include <sluice/run/ops/engine.h>
+#include <sluice/run/ops/problem_key.h>
+#include <sluice/run/ops/race/layers.h>
 #include <sluice/run/ops/race_results.h>
 #include <sluice/spec/work_split.h>
 
@@ -31,15 +35,22 @@ namespace sluice::ops {
 inline constexpr double kRacingEstimate = 1.1;
 /// Most bytes of the operands of a race. Larger problems keep the model's pick.
 inline constexpr i64 kMostRaceBytes = i64{4} << 30;
+/// A race that nobody asked for takes at most this share of the free memory, so that an allocation of the
+/// caller's beside it does not fail.
+inline constexpr double kFreeShare = 1.0 / 8;
+/// Rounds of one kernel repeat closer than this if the GPU does nothing else. Of 1,881 timings on record,
+/// made on idle GPUs, 1 % have a wider spread on one side of the median; work beside a race doubles rounds.
+inline constexpr double kSteady = 1.05;
 
 /// Operands of a problem on the device, several times over, so that L2 does not hold what a launch reads; and
 /// room for a result that is kept.
 class RaceMemory {
  public:
-  /// Fills all of it with numbers near 1, in `stream`, and waits for that. Errors: invalid_size (more than
-  /// kMostRaceBytes), driver (memory).
-  static Result<RaceMemory> create(const Device& device, const Operands& operands, double sums_share,
-                                   const StreamHandle& stream);
+  /// Decides how much is needed, and allocates nothing. Error invalid_size: more than `most_bytes`.
+  static Result<RaceMemory> sized(const Device& device, const Operands& operands, double sums_share,
+                                  i64 most_bytes = kMostRaceBytes);
+  /// Allocates it, fills all of it with numbers near 1, in `stream`, and waits for that. Error driver.
+  Result<void> allocate(const Device& device, const Operands& operands, const StreamHandle& stream);
   /// Writes an operand of every copy, in `stream`, and waits for that.
   Result<void> write(int operand, std::span<const int> values, const StreamHandle& stream) const;
   int copies() const { return copies_; }
@@ -55,6 +66,7 @@ class RaceMemory {
   const Tolerance& tolerance() const { return tolerance_; }
 
  private:
+  i64 all_bytes() const;
   const void* address(i64 offset) const { return static_cast<const u8*>(memory_.data()) + offset; }
 
   DeviceBuffer memory_;
@@ -82,20 +94,24 @@ Result<std::vector<RaceTimes>> race_times(const Device& device, Stream stream, s
 /// Returns the racer that takes the first one's place, or the first: going down the list, each that is safely
 /// faster than the one chosen so far. A racer without times does not win.
 size_t winner_of(std::span<const RaceTimes> times);
+/// Returns whether other work was on the GPU while these rounds of one racer were timed.
+bool is_disturbed(const RaceTimes& times);
 /// Launches each racer once and returns which of them may win. If results differ, the side of the first racer
 /// stays, unless more than half of all racers agree on another result: then the first is wrong, and leaves.
 /// Errors: the first racer's; toolchain and driver (the comparison).
 Result<std::vector<bool>> agreeing(const Device& device, std::span<const Racer> racers,
                                    const RaceMemory& memory, const StreamHandle& stream);
 
-/// Returns `most` of the ranked plans: the best, the hinted one, the best of each other family whose estimate
-/// is near the best, and then the next best. In their order; a hint that is not among them comes second.
+/// Returns `most` of the ranked plans: the best, the hinted one, and the best of each other family whose
+/// estimate is near the best. Then follow the best of each other tile family, and the next best. They are in
+/// their order; a hint that is not among them comes second.
 template <class Op>
 std::vector<typename Op::Plan> racing(const std::vector<typename Op::Plan>& ranked, int most,
                                       const std::optional<typename Op::Plan>& hint = {}) {
   if (ranked.empty() || most < 1) return {};
   std::set<size_t> chosen{0};
   std::set<int> families{Op::family_of(ranked[0])};
+  std::set<i64> tiles{Op::tile_family_of(ranked[0])};
   std::optional<typename Op::Plan> stranger;
   if (hint && most > 1) {
     const auto same = [&](const auto& plan) { return Op::choice_of(plan) == Op::choice_of(*hint); };
@@ -105,12 +121,18 @@ std::vector<typename Op::Plan> racing(const std::vector<typename Op::Plan>& rank
     else
       stranger = hint;
     families.insert(Op::family_of(*hint));
+    tiles.insert(Op::tile_family_of(*hint));
   }
   const double limit = kRacingEstimate * Op::estimate_us(ranked[0]);
   const auto full = [&] { return chosen.size() + (stranger ? 1 : 0) >= static_cast<size_t>(most); };
+  const auto is_near = [&](size_t i) { return Op::estimate_us(ranked[i]) <= limit; };
   for (size_t i = 1; i < ranked.size() && !full(); ++i)
-    if (Op::estimate_us(ranked[i]) <= limit && families.insert(Op::family_of(ranked[i])).second)
+    if (is_near(i) && families.insert(Op::family_of(ranked[i])).second) {
       chosen.insert(i);
+      tiles.insert(Op::tile_family_of(ranked[i]));
+    }
+  for (size_t i = 1; i < ranked.size() && !full(); ++i)
+    if (is_near(i) && tiles.insert(Op::tile_family_of(ranked[i])).second) chosen.insert(i);
   for (size_t i = 1; i < ranked.size() && !full(); ++i) chosen.insert(i);
   std::vector<typename Op::Plan> plans;
   for (const size_t i : chosen) plans.push_back(ranked[i]);
@@ -144,11 +166,12 @@ i64 workspace_of(const Plan& plan) {
 /// its time. If another process has measured the problem on this card in the meantime, its choice is returned
 /// and nothing is timed. The choice of another card, driver or version is timed too. If there was a second
 /// plan, the winner counts as recorded and is stored (race_results.h). Plans other than the first are dropped
-/// if they cannot be prepared or launched, or if their results differ (agreeing()). Errors: those of
-/// candidates(), RaceMemory, agreeing() and race_times(); the first plan's.
+/// if they cannot be prepared or launched, or if their results differ (agreeing()). If other work was on the
+/// GPU (is_disturbed), the first plan stays, counts as the model's, and nothing is stored. Errors: those of
+/// candidates(), RaceMemory (more than `most_bytes`), agreeing() and race_times(); the first plan's.
 template <class Op>
 Result<typename Op::Plan> race(const Device& device, const typename Op::Problem& problem, int most,
-                               i64 workspace_limit = kWorkspaceLimit) {
+                               i64 workspace_limit = kWorkspaceLimit, i64 most_bytes = kMostRaceBytes) {
   using Plan = typename Op::Plan;
   const KnownResults known = known_results(device, problem);
   const auto fits = [&](const Plan& plan) { return workspace_of(plan) <= workspace_limit; };
@@ -163,6 +186,8 @@ Result<typename Op::Plan> race(const Device& device, const typename Op::Problem&
     hint->source = PlanSource::model;
     hint->measured_us = 0;
   }
+  SLUICE_TAKE(const auto operands, Op::operands_of(ranked[0].problem));
+  SLUICE_TAKE(RaceMemory memory, RaceMemory::sized(device, operands, Op::sums_share(problem), most_bytes));
   const ContextScope scope(*device.impl().primary);  // a caller may have another device's context, or none
   SLUICE_TRY(scope.entered());
   const RelaxedCapture whatever_is_captured(*device.impl().api);
@@ -175,10 +200,9 @@ Result<typename Op::Plan> race(const Device& device, const typename Op::Problem&
     kernels.push_back(*kernel);
     workspace_bytes = std::max(workspace_bytes, workspace_of(kernel->impl().plan));
   }
-  SLUICE_TAKE(const auto operands, Op::operands_of(made[0]->impl().plan.problem));
   const auto turn = race_turn();
   SLUICE_TAKE(const StreamHandle stream, StreamHandle::create(device));
-  SLUICE_TAKE(const RaceMemory memory, RaceMemory::create(device, operands, Op::sums_share(problem), stream));
+  SLUICE_TRY(memory.allocate(device, operands, stream));
   if constexpr (requires { Op::write_table(problem, memory, stream); })
     SLUICE_TRY(Op::write_table(problem, memory, stream));
   SLUICE_TAKE(const Workspace workspace, Workspace::create(device, workspace_bytes));
@@ -201,6 +225,7 @@ Result<typename Op::Plan> race(const Device& device, const typename Op::Problem&
       plans.push_back(&kernels[i].impl().plan);
     }
   SLUICE_TAKE(const auto times, race_times(device, stream.get(), left, memory.copies()));
+  if (is_disturbed(times[0])) return *plans[0];
   const size_t winner = winner_of(times);
   Plan won = *plans[winner];
   won.measured_us = quantile(times[winner], 0.5);
@@ -233,15 +258,52 @@ Result<typename Op::Plan> race_checked(const Device& device, const typename Op::
   return may_race<Op>(planned) ? race<Op>(device, planned.problem, most) : planned;
 }
 
-/// Returns the plan that run() uses in place of `planned`. It is the winner of a race if the device's options
-/// ask for one and the plan is the model's. If the race fails, it is the model's pick.
+/// How many plans race, and who wants it.
+struct RaceWish {
+  int most = 0;       // 0, 1: no race
+  bool asked = true;  // false: a default, which must be in nobody's way
+};
+/// Error invalid_argument: `race` is neither kUsualRace nor in 0..kMostRacers.
+Result<void> check_race(int race);
+/// Returns the wish of prepare() with this argument, which check_race() has accepted.
+RaceWish wish_to_prepare(const Device& device, int race);
+/// Returns the wish of a problem's first call. A default takes one of its layer's turns (race/layers.h).
+RaceWish wish_to_run(const Device& device, const Problem& problem);
+/// Returns the bytes that a race may take which nobody asked for. 0: it must not run now. A stream captures,
+/// the cache is only read, or the driver does not tell.
+i64 most_unasked_bytes(const Device& device);
+
+/// Problems whose race was tried though nobody asked for it; a device has one for each op. No later call
+/// tries again.
 template <class Op>
-typename Op::Plan raced(const Device& device, const typename Op::Plan& planned,
+class Tried {
+ public:
+  /// Returns whether the problem is new.
+  bool add(const typename Op::Problem& problem) {
+    const std::lock_guard lock(mutex_);
+    return problems_.insert(problem).second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_set<typename Op::Problem, KeyHash> problems_;
+};
+
+/// Returns the plan that takes the place of `planned`: the winner of a race if `wish`, called if the plan is
+/// the model's, wants one. If the race fails, it is the model's pick.
+template <class Op, class Wish>
+typename Op::Plan raced(const Device& device, const typename Op::Plan& planned, const Wish& wish,
                         i64 workspace_limit = kWorkspaceLimit) {
   if constexpr (requires { Op::family_of(planned); }) {
-    const int most = device.options().race;
-    if (most > 1 && may_race<Op>(planned))
-      if (auto won = race<Op>(device, planned.problem, most, workspace_limit)) return *std::move(won);
+    if (!may_race<Op>(planned)) return planned;
+    const RaceWish wanted = wish();
+    if (wanted.most < 2) return planned;
+    const i64 most_bytes = wanted.asked ? kMostRaceBytes : most_unasked_bytes(device);
+    if (most_bytes == 0) return planned;
+    if (!wanted.asked && !device.impl().template of<Tried<Op>>().add(Op::key_of(planned.problem)))
+      return planned;
+    if (auto won = race<Op>(device, planned.problem, wanted.most, workspace_limit, most_bytes))
+      return *std::move(won);
   }
   return planned;
 }

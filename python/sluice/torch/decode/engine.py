@@ -10,10 +10,11 @@ from torch import Tensor
 
 from ...errors import InvalidArgument, InvalidSize
 from .._entry import checked
+from .._layers import let_race
 from . import request as asked
 from . import storage
 from .bucket import Bucket, Caches
-from .model import Model
+from .model import Model, products_of
 from .prompt import calibrate, run_prompt
 from .recipes import Recipe
 
@@ -33,6 +34,9 @@ class Engine:
         self._machine, self._attention, self._overlap, self._tune, self._show = machine, attention, overlap, tune, show
         self._config, self._generation, self._stops, self._pad = config, generation, stops, pad
         self._kind = Recipe(recipe, model.shape.epsilon, model.shape.activation, model.dtype)
+        for operand in (operand for layer in model.layers for operand in products_of(layer).values()):
+            for sizes in operand.sizes():
+                let_race(*sizes)  # prompts; chains have a tuner of their own
         self._caches = Caches(model, machine.device)
         self._buckets: Dict[int, Bucket] = {}
         self._calibrated = recipe != "tensor" or scales is not None

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -28,6 +28,11 @@ class Operand:
 
     def tensors(self) -> Dict[str, Tensor]:
         raise NotImplementedError
+
+    def sizes(self) -> List[Tuple[int, ...]]:
+        """Returns n and k of each product that a prompt runs; none of experts."""
+        weight = getattr(self, "weight")
+        return [tuple(weight.shape)] if weight.dim() == 2 else []
 
     def facts(self) -> Dict[str, Any]:
         """Returns what a file holds besides the tensors."""
@@ -95,6 +100,12 @@ class Packed(Operand):
 
     packed: Union[PackedWeights, PackedExperts]
     KIND = "packed"
+
+    def sizes(self) -> List[Tuple[int, ...]]:
+        if isinstance(self.packed, PackedExperts):
+            return []
+        n, k = self.packed.n, self.packed.k
+        return [(n, k), (n // 2, k)] if self.gated else [(n, k)]  # the halves: now.py
 
     def tensors(self) -> Dict[str, Tensor]:
         return self._with_bias(blob=self.packed.blob)

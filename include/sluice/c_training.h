@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps of FP8 training in the C interface. include/sluice/quantize_both.h has their rules. */
+#ifndef SLUICE_C_TRAINING_H
+#define SLUICE_C_TRAINING_H
+
+#include <sluice/c_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Quantises a matrix in both orders. input: rows x columns of bf16, fp16 or fp32, twice the columns with a
+ * gate; columns is a multiple of 16. rows: its codes, e4m3 or e5m2. columns_t: the codes of its transpose,
+ * columns x (rows rounded up to a multiple of 128). Scales are fp32 and packed: those of the matrix, and those
+ * of its transpose, of which the granularity tensor has none (column_scales is NULL). rows and columns_t may
+ * be NULL, one of them, with its scales: then the other order alone is written. */
+typedef struct {
+  const sluice_array *input, *rows, *row_scales, *columns_t, *column_scales;
+  const sluice_array* sums; /* fp32, packed: rows / 128, rounded up, x columns; NULL: none */
+  int32_t granularity, gate;
+  int32_t powers_of_two;            /* 1: scales are powers of two */
+  const sluice_workspace* workspace; /* per tensor and per row alone; NULL: the device lends one */
+} sluice_quantization_both;
+/* Launches it, without synchronisation. The first call prepares it, but fails with not_prepared if the stream
+ * is capturing. */
+SLUICE_API sluice_status sluice_quantize_both(sluice_device* device, const sluice_quantization_both* what,
+                                              sluice_stream stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

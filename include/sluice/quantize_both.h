@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quantises a matrix to fp8 in both orders, with fp32 scales, for the three products of a training step: rows
+// of codes for sums over columns, and columns of codes (the rows of the transposed matrix) for sums over
+// rows. A call reads the matrix once for scales by blocks, and twice for scales of rows or of the whole
+// matrix. It does not synchronise and may be captured.
+//   multiplier = (1 / amax) * largest, scale = amax * (1 / largest), output = fp8(input * multiplier)
+//   with powers of two: the multiplier's fraction is cleared, and scale = 1 / multiplier
+// each step rounded to fp32; largest is 448 (e4m3) or 57344 (e5m2). amax is the largest magnitude of the
+// elements that share a scale, at least 1e-12: sluice/quantize.h has 1e-4, which would destroy gradients.
+// Rounding is to nearest even. A NaN makes all elements that share its scale NaN.
+#pragma once
+
+#include <sluice/gemm.h>
+#include <sluice/quantize.h>
+#include <sluice/spec/quantize_both.h>
+
+namespace sluice {
+
+struct QuantizeBothShape {
+  i64 rows = 0, columns = 0;  // of the output; columns must be a multiple of 16
+  // Elements from one row to the next; 0: no gaps. Those of columns_t are at least rows_up().
+  i64 input_ld = 0, rows_ld = 0, columns_t_ld = 0;
+};
+
+/// Rows of the transposed output: rows up to a multiple of 128. The last ones are zeros.
+constexpr i64 rows_up(const QuantizeBothShape& shape) {
+  return scale_blocks(shape.rows) * kBothTile;
+}
+
+struct QuantizeBothArgs {
+  const void* input = nullptr;
+  // Either may be null, with its scales: then the other order alone is stored.
+  void* rows = nullptr;       // rows x columns
+  void* columns_t = nullptr;  // columns x rows_up(): row c has column c of the matrix
+  // As many as scale_count() says of the matrix and of its transpose, in that order of rows and columns. With
+  // Granularity::tensor column_scales is not used,
+  // and row_scales is needed.
+  float *row_scales = nullptr, *column_scales = nullptr;
+  // [rows / 128, rounded up][columns]: sums of 128 rows each, whose sum is a bias gradient; null: none.
+  float* sums = nullptr;
+  WorkspaceView workspace{};  // Granularity::tensor and row: workspace_bytes(); else unused
+};
+
+struct QuantizeBothOptions {
+  DType input = DType::bf16;   // or fp16, fp32
+  DType output = DType::e4m3;  // or e5m2
+  Granularity granularity = Granularity::row_block;
+  Gate gate = Gate::none;
+  bool powers_of_two = false;
+
+  bool operator==(const QuantizeBothOptions&) const = default;
+};
+
+/// Bytes of workspace of a call; 0: none is needed.
+i64 workspace_bytes(const QuantizeBothOptions& options, const QuantizeBothShape& shape);
+
+/// The loaded kernels. Cheap to copy; usable from any thread.
+class BothQuantizer {
+ public:
+  /// Compiles the kernels or finds them in the cache. Errors: invalid_type (input, output), toolchain,
+  /// driver.
+  static Result<BothQuantizer> create(const Device& device, const QuantizeBothOptions& options);
+
+  /// Launches without allocation or synchronisation. Errors (nothing is launched): invalid_size (negative, or
+  /// columns that are no multiple of 16), invalid_stride, invalid_pointer, misaligned (16 bytes), aliasing,
+  /// workspace, wrong_device, driver.
+  Result<void> launch(const QuantizeBothShape& shape, const QuantizeBothArgs& args, Stream stream) const;
+
+  struct Impl;
+  explicit BothQuantizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+}  // namespace sluice

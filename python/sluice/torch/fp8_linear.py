@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A linear that trains in FP8: the products of its forward and its backward multiply fp8 codes.
+
+An op casts its operands and multiplies them, so no fp8 tensor but the input's columns leaves an op. Weights are cast at each use, from
+the parameter as it is then. Only inside of ``weights_kept`` are their codes used again.
+
+The ops of torch.compile and of policies of selective checkpointing are ``sluice::fp8_linear``, ``sluice::fp8_linear_backward`` and
+``sluice::fp8_linear_backward_add``.
+"""
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from .. import _binding as f
+from ..errors import InvalidArgument, InvalidSize, InvalidType
+from ..plans import Workspace
+from ._conv_layout import owned
+from ._fakes import check_product
+from ._fp8_recipes import Cast, training_recipe
+from ._library import MM, PLAIN, SCALED_MM, _define, add_mm_, any_order_of, as_matrix, dispatch, takes_no_dispatcher, workspace_number, written
+from ._walks import holder_of_main_grad, result_of, saved_of, splittable, walk_of, weight_gradient, with_owner
+from .autograd import needs_grad, refuse_second_derivative
+from .quantize import BothOrders, _both_on_gpu, new_both, whole
+
+_is_compiling = torch.compiler.is_compiling
+_FLOATS = (torch.bfloat16, torch.float16, torch.float32)
+
+
+class Codes(NamedTuple):
+    """A matrix of fp8 codes whose rows lie along the sum, its scales, and the granularity of these."""
+
+    codes: Tensor
+    scales: Tensor
+    granularity: str
+
+
+# ---- casts
+def _cast(quantizer: Any, matrix: Tensor, cast: Cast, power_of_two: bool, rows: bool, columns: bool, sums: bool, workspace: int) -> BothOrders:
+    """Casts a matrix in the orders that are wanted: by one call of ``quantizer`` if their scales are of one kind."""
+    if rows and columns and cast.rows != cast.columns:
+        one = quantizer(matrix, cast.rows, cast.dtype, power_of_two, True, False, sums, workspace)
+        other = quantizer(matrix, cast.columns, cast.dtype, power_of_two, False, True, False, workspace)
+        return BothOrders(*one[:2], *other[2:4], one[4])
+    return BothOrders(*quantizer(matrix, cast.rows if rows else cast.columns, cast.dtype, power_of_two, rows, columns, sums, workspace))
+
+
+def _order(made: BothOrders, cast: Cast, rows: bool) -> Codes:
+    return Codes(made.rows, made.row_scales, cast.rows) if rows else Codes(made.columns, made.column_scales, cast.columns)
+
+
+# ---- weights that stay cast
+class _Kept:
+    """The codes of a weight inside of ``weights_kept``. ``captured``: whether the block was entered in a capture. The codes of each stream are
+    its own, so that no stream waits for another."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self.weight = weight.detach()  # its memory cannot become another tensor's
+        self.captured = _is_capturing(weight)
+        self.codes: Dict[tuple, BothOrders] = {}
+
+    def holds(self, weight: Tensor) -> bool:
+        """Returns whether ``weight`` is this weight. A storage that was freed, as FSDP does, has another address than before."""
+        mine = self.weight
+        return (mine.data_ptr() == weight.data_ptr() and mine.shape == weight.shape and mine.dtype is weight.dtype
+                and mine.stride() == weight.stride())
+
+
+_kept: Dict[tuple, _Kept] = {}
+
+
+def _is_capturing(tensor: Tensor) -> bool:
+    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
+def _place(weight: Tensor) -> tuple:
+    return weight.device, weight.data_ptr()
+
+
+@contextlib.contextmanager
+def keep_weights(weights: Sequence[Tensor]) -> Iterator[None]:
+    """Keeps the codes of weights from their first use inside of the block to its end. A weight that an outer block keeps stays that one's."""
+    mine = {_place(weight): _Kept(weight) for weight in weights if weight.__class__ in PLAIN and weight.numel() and _place(weight) not in _kept}
+    _kept.update(mine)
+    try:
+        yield
+    finally:
+        for place in mine:
+            _kept.pop(place, None)
+
+
+def _cast_weight(weight: Tensor, cast: Cast, power_of_two: bool, rows: bool, workspace: int) -> Codes:
+    """Casts a weight in one order, or returns the codes that ``weights_kept`` keeps."""
+    kept = _kept.get(_place(weight)) if _kept else None
+    if kept is None or not kept.holds(weight):
+        return _order(_cast(_both_on_gpu, weight, cast, power_of_two, rows, not rows, False, workspace), cast, rows)
+    captures = _is_capturing(weight)
+    if captures != kept.captured:
+        raise InvalidArgument(
+            "weights_kept was entered outside of the CUDA graph's capture that uses its weights, and a replay would read codes that are "
+            "dropped by then: enter it inside of the capture" if captures else
+            "weights_kept was entered inside of a CUDA graph's capture, and its weights are used after that: leave the block before the capture "
+            "ends")
+    stream = torch.cuda.current_stream(weight.device).cuda_stream if weight.is_cuda else 0
+    key = cast, power_of_two, stream
+    if key not in kept.codes:
+        kept.codes[key] = _cast(_both_on_gpu, weight, cast, power_of_two, True, True, False, workspace)
+    return _order(kept.codes[key], cast, rows)
+
+
+# ---- products
+def _operands(a: Codes, b: Codes, bias: Optional[Tensor], use_fast_accum: bool, workspace: int) -> tuple:
+    scales_of_b = b.scales.t() if b.granularity == "row" else b.scales
+    return (a.codes, b.codes.t(), a.scales, scales_of_b, use_fast_accum, bias, None, None, False, None, workspace)
+
+
+def _product(dtype: torch.dtype, a: Codes, b: Codes, bias: Optional[Tensor], use_fast_accum: bool, workspace: int) -> Tensor:
+    """Returns ``a @ b.t() + bias``: each product of codes is made here."""
+    return dispatch(SCALED_MM, None, dtype, *_operands(a, b, bias, use_fast_accum, workspace))
+
+
+def _add_weight_product_(total: Tensor, gradient: Codes, input: Codes, any_order: bool, workspace: int) -> None:
+    """Computes ``total += gradient @ input.t()`` with an fp32 ``total``, by the kernel itself: nothing of the weight's size is made."""
+    a, b, scale_a, scale_b = _operands(gradient, input, None, False, workspace)[:4]
+    f.product(f.MAT_A, a, f.MAT_B, b, f.TOTAL, total, f.SCALE_A, scale_a, f.SCALE_B, scale_b, f.ADD, True, f.ANY_ORDER, any_order,
+              f.WORKSPACE, workspace)
+
+
+class _Steps(NamedTuple):
+    """The functions that the ops are made of: for tensors with memory, or for fake ones."""
+
+    quantize: Any
+    weight: Any
+    product: Any
+    add: Any
+    product_16: Any
+    add_16: Any
+
+
+_EXTRAS_16 = (1.0, 0.0, False, None, None, None, False, None)
+_REAL = _Steps(_both_on_gpu, _cast_weight, _product, _add_weight_product_,
+               lambda dtype, a, b, workspace: dispatch(MM, None, dtype, a, b, *_EXTRAS_16, workspace), add_mm_)
+
+
+def _fake_quantizer(matrix: Tensor, granularity: str, dtype: torch.dtype, power_of_two: bool, rows: bool, columns: bool, sums: bool,
+                    workspace: int) -> tuple:
+    return new_both(matrix, granularity, dtype, rows, columns, sums)
+
+
+def _fake_product(dtype: torch.dtype, *operands: Any) -> Tensor:
+    return SCALED_MM.fake(dtype, *_operands(*operands))  # type: ignore[no-any-return]
+
+
+def _fake_add(total: Tensor, gradient: Codes, input: Codes, any_order: bool, workspace: int) -> None:
+    a, b, scale_a, scale_b = _operands(gradient, input, None, False, workspace)[:4]
+    check_product({"mat_a": a, "mat_b": b, "total": total, "scale_a": scale_a, "scale_b": scale_b}, update=1)
+
+
+_FAKE = _Steps(_fake_quantizer,
+               lambda weight, cast, power_of_two, rows, workspace:
+               _order(_cast(_fake_quantizer, weight, cast, power_of_two, rows, not rows, False, workspace), cast, rows),
+               _fake_product, _fake_add, lambda dtype, a, b, workspace: MM.fake(dtype, a, b, *_EXTRAS_16, workspace),
+               lambda total, a, b, any_order, workspace: check_product({"a": a, "b": b, "total": total}, update=1))
+
+
+# ---- ops
+def _forward(steps: _Steps, input: Tensor, weight: Tensor, bias: Optional[Tensor], recipe: str, weight_gradient: str, columns: bool,
+             use_fast_accum: bool, out_dtype: torch.dtype, workspace: int) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+    """Returns the output, and the codes and scales of the input's columns; these are None unless ``columns``."""
+    casts = training_recipe(recipe, weight_gradient)
+    if steps is _REAL and (input.numel() == 0 or weight.numel() == 0):  # nothing is cast or multiplied
+        x = _cast(_fake_quantizer, input, casts.input, casts.power_of_two, True, columns, False, workspace)
+        y = input.new_zeros((input.shape[0], weight.shape[0]), dtype=out_dtype)
+        y = y if bias is None else y + bias.to(out_dtype)
+    else:
+        x = _cast(steps.quantize, input, casts.input, casts.power_of_two, True, columns, False, workspace)
+        w = steps.weight(weight, casts.weight, casts.power_of_two, True, workspace)
+        y = steps.product(out_dtype, _order(x, casts.input, True), w, bias, use_fast_accum, workspace)
+    return y, x.columns, x.column_scales
+
+
+def _backward(steps: _Steps, total: Optional[Tensor], any_order: bool, grad: Tensor, weight: Tensor, input: Optional[Tensor],
+              columns: Optional[Tensor], column_scales: Optional[Tensor], recipe: str, weight_gradient: str, wanted: Sequence[bool],
+              input_dtype: torch.dtype, weight_dtype: torch.dtype, workspace: int) -> Tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
+    """Returns the gradients of input, weight and bias (in fp32), each None unless it is ``wanted``. The weight's is added to ``total``
+    instead, if that is given."""
+    casts, (of_input, of_weight, of_bias) = training_recipe(recipe, weight_gradient), wanted
+    in_fp8 = weight_gradient == "fp8"
+    if steps is _REAL and (grad.numel() == 0 or weight.numel() == 0):
+        return (grad.new_zeros((grad.shape[0], weight.shape[1]), dtype=input_dtype) if of_input else None,
+                torch.zeros_like(weight, dtype=weight_dtype) if of_weight and total is None else None,
+                grad.sum(0, dtype=torch.float32) if of_bias else None)
+    casts_columns = of_weight and in_fp8
+    if not (of_input or casts_columns):
+        dy = BothOrders(*[None] * 4, grad.sum(0, dtype=torch.float32) if of_bias else None)  # type: ignore[arg-type]
+    else:
+        dy = _cast(steps.quantize, grad, casts.gradient, casts.power_of_two, of_input, casts_columns, of_bias, workspace)
+    dx = dw = None
+    if of_input:
+        w = steps.weight(weight, casts.weight, casts.power_of_two, False, workspace)
+        w = w._replace(codes=w.codes[:, :grad.shape[1]])  # without the zeros behind the outputs
+        dx = steps.product(input_dtype, _order(dy, casts.gradient, True), w, None, False, workspace)
+    if casts_columns:
+        if columns is None:
+            x = _order(_cast(steps.quantize, input, casts.input, casts.power_of_two, False, True, False, workspace), casts.input, False)
+        else:
+            x = Codes(columns, column_scales, casts.input.columns)  # type: ignore[arg-type]
+        if total is None:
+            dw = steps.product(weight_dtype, _order(dy, casts.gradient, False), x, None, False, workspace)
+        else:
+            steps.add(total, _order(dy, casts.gradient, False), x, any_order, workspace)
+    elif of_weight:
+        x_16 = input.to(grad.dtype)  # type: ignore[union-attr]
+        if total is None:
+            dw = steps.product_16(weight_dtype, grad.t(), x_16, workspace)
+        else:
+            steps.add_16(total, grad.t(), x_16, any_order, workspace)
+    return dx, dw, dy.sums
+
+
+_FORWARD = _define(
+    "fp8_linear(Tensor input, Tensor weight, Tensor? bias, str recipe, str weight_gradient, bool columns, bool use_fast_accum, "
+    "ScalarType out_dtype, int workspace) -> (Tensor, Tensor, Tensor)",
+    lambda *given: whole(_forward(_REAL, *given), given[0]), lambda *given: whole(_forward(_FAKE, *given), given[0]))
+_OF_BACKWARD = ("Tensor grad, Tensor weight, Tensor? input, Tensor? columns, Tensor? column_scales, str recipe, str weight_gradient, "
+                "bool[] wanted, ScalarType input_dtype, ScalarType weight_dtype, int workspace")
+_BACKWARD = _define(f"fp8_linear_backward({_OF_BACKWARD}) -> (Tensor, Tensor, Tensor)",
+                    lambda *given: whole(_backward(_REAL, None, False, *given), given[0]),
+                    lambda *given: whole(_backward(_FAKE, None, False, *given), given[0]))
+_BACKWARD_ADD = _define(f"fp8_linear_backward_add(Tensor(total!) total, bool any_order, {_OF_BACKWARD}) -> (Tensor, Tensor)",
+                        lambda *given: whole(_backward(_REAL, *given)[::2], given[2]),
+                        lambda *given: whole(_backward(_FAKE, *given)[::2], given[2]))
+
+
+def _takes_no_dispatcher(tensor: Tensor) -> bool:
+    """Returns whether a call may go around the dispatcher. A mode of torch's, as selective checkpointing's, must see the op."""
+    return takes_no_dispatcher(tensor) and torch._C._len_torch_dispatch_stack() == 0
+
+
+# ---- autograd
+def _computed_in(input: Tensor) -> torch.dtype:
+    """Returns the output's type: the one that torch.autocast casts to, if it is on, else the input's."""
+    kind = input.device.type
+    return torch.get_autocast_dtype(kind) if kind != "meta" and torch.is_autocast_enabled(kind) else input.dtype
+
+
+def linear_in_fp8(input: Tensor, weight: Tensor, bias: Optional[Tensor], recipe: str, keep: str, weight_gradient: str, use_fast_accum: bool,
+                  deterministic: bool, workspace: Optional[Workspace]) -> Tensor:
+    """Returns ``input @ weight.t() + bias`` computed in FP8, with a backward in FP8. All arguments are those of ``nn.Linear``."""
+    if input.dtype not in _FLOATS or weight.dtype not in _FLOATS:
+        name, given = ("input", input) if input.dtype not in _FLOATS else ("weight", weight)
+        raise InvalidType(f"{name} is {given.dtype} and must be bfloat16, float16 or float32: convert it")
+    if input.dim() == 0 or input.shape[-1] != weight.shape[1]:
+        raise InvalidSize(f"input has shape {tuple(input.shape)} and must have in_features = {weight.shape[1]} columns")
+    dtype, number = _computed_in(input), workspace_number(workspace)
+    if not needs_grad(input, weight, bias, None):
+        arguments = as_matrix(input), weight, bias, recipe, weight_gradient, False, use_fast_accum, dtype, number
+        y = (_forward(_REAL, *arguments) if _takes_no_dispatcher(input) else _FORWARD(*arguments))[0]
+        return y.view(*input.shape[:-1], weight.shape[0])  # type: ignore[no-any-return]
+    if weight_gradient == "16bit" and dtype is torch.float32:
+        raise InvalidType("input is torch.float32, and weight_gradient = '16bit' multiplies gradients in 16 bits: convert it, or use "
+                          "torch.autocast")
+    call = recipe, keep, weight_gradient, use_fast_accum, dtype, deterministic, number, None if _is_compiling() else workspace
+    return result_of(Fp8LinearFunction.apply(input, weight, bias, call))
+
+
+@splittable
+class Fp8LinearFunction(torch.autograd.Function):
+    """``input @ weight.t() + bias`` in FP8 with a backward in FP8. ``call`` holds the options, the workspace's address, and the object that
+    keeps the workspace alive.
+
+    Saved for the backward are the weight itself, and either the input's columns in FP8 or the input. ``weight.main_grad`` is as for
+    ``LinearFunction``.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Optional[Tensor], call: tuple) -> Any:
+        recipe, keep, weight_gradient, use_fast_accum, dtype, _, workspace, _ = call
+        needs = ctx.needs_input_grad
+        columns = needs[1] and weight_gradient == "fp8" and keep == "columns"
+        ctx.call, ctx.types = call, (input.dtype, weight.dtype, bias if bias is None else bias.dtype)
+        ctx.holder = holder_of_main_grad(weight)
+        arguments = as_matrix(input), weight, bias, recipe, weight_gradient, columns, use_fast_accum, dtype, workspace
+        y, codes, scales = _forward(_REAL, *arguments) if _takes_no_dispatcher(input) else _FORWARD(*arguments)
+        return with_owner(ctx, owned(y.view(*input.shape[:-1], weight.shape[0])), weight, input if needs[1] and not columns else None,
+                          codes if columns else None, scales if columns else None)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Optional[Tensor], owner: Optional[Tensor] = None) -> tuple:
+        refuse_second_derivative()
+        weight, input, columns, scales = saved_of(ctx, 4)
+        if grad_output is None:
+            return None, None, None, None
+        recipe, _, kind, _, _, deterministic, workspace, _ = ctx.call
+        input_dtype, weight_dtype, bias_dtype = ctx.types
+        walk, grad = walk_of(ctx), as_matrix(grad_output).contiguous()  # a sum's gradient has zero strides, which no kernel takes
+        before = grad, weight, None if input is None else as_matrix(input), columns, scales, recipe, kind, list(walk[:3]), input_dtype
+        direct, found = _takes_no_dispatcher(grad), []
+
+        def product(dtype: torch.dtype) -> Tensor:
+            made = _backward(_REAL, None, False, *before, dtype, workspace) if direct else _BACKWARD(*before, dtype, workspace)
+            found.append((made[0], made[2]))
+            return made[1]  # type: ignore[no-any-return]
+
+        def add(total: Tensor) -> None:
+            arguments = total, any_order_of(deterministic), *before, weight_dtype, workspace
+            made = _backward(_REAL, *arguments)[::2] if direct else _BACKWARD_ADD(*arguments)
+            written(total)
+            found.append(made)
+
+        grad_weight = weight_gradient(ctx.holder, weight_dtype, walk, product, add) if walk.weight else product(weight_dtype)
+        of_input, sums = found[0]
+        return (of_input.view(*grad_output.shape[:-1], weight.shape[1]) if walk.input else None, grad_weight if walk.weight else None,
+                sums.to(bias_dtype) if walk.bias else None, None)

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// See training.h.
+#include <sluice/c_api/training.h>
+
+#include <string>
+
+#include <sluice/c_api/error.h>
+#include <sluice/c_api/handles.h>
+#include <sluice/c_api/values.h>
+#include <sluice/run/ops/quantize_both.h>
+#include <sluice/try.h>
+
+namespace sluice::c_api {
+namespace {
+
+std::string size_text(i64 rows, i64 columns) {
+  const i64 shape[] = {rows, columns};
+  return list(shape, 2);
+}
+
+/// Checks that `x` is a matrix of this size.
+Result<void> check_size(const Named& x, i64 rows, i64 columns, const char* why) {
+  SLUICE_TRY(check_present(x));
+  if (x->ndim == 2 && x->shape[0] == rows && x->shape[1] == columns) return {};
+  return wrong_shape(x, size_text(rows, columns) + why);
+}
+
+/// Checks that `x` has this many fp32 values without gaps.
+Result<void> check_values(const Named& x, i64 count, const std::string& of) {
+  SLUICE_TRY(check_present(x));
+  if (x->dtype != SLUICE_FP32) return wrong_type(x, "fp32; convert them");
+  if (count_of(*x.array) == count && is_packed(*x.array)) return {};
+  return wrong_shape(x, std::to_string(count) + " values, contiguous and row-major, " + of);
+}
+
+}  // namespace
+
+Result<QuantizeBothCall> quantization_both_of(const sluice_quantization_both& what) {
+  const Enumerator enumerators[] = {{"granularity", what.granularity, 4}, {"gate", what.gate, 2}};
+  SLUICE_TRY(check_enumerators(enumerators));
+  const Named input{"input", what.input}, rows{"rows", what.rows}, columns{"columns_t", what.columns_t},
+      row_scales{"row_scales", what.row_scales}, column_scales{"column_scales", what.column_scales},
+      sums{"sums", what.sums};
+  const auto granularity = static_cast<Granularity>(what.granularity);
+  const auto gate = static_cast<Gate>(what.gate);
+  SLUICE_TRY(check_present(input));
+  if (input->ndim != 2) return wrong_shape(input, "two dimensions");
+  if (input->dtype != SLUICE_BF16 && input->dtype != SLUICE_FP16 && input->dtype != SLUICE_FP32)
+    return wrong_type(input, "bf16, fp16 or fp32; convert it");
+  const Named& codes = rows.array != nullptr ? rows : columns;
+  SLUICE_TRY(check_present(codes));
+  if (codes->dtype != SLUICE_E4M3 && codes->dtype != SLUICE_E5M2)
+    return wrong_type(codes, "e4m3 (float8_e4m3fn) or e5m2 (float8_e5m2)");
+  const i64 count = input->shape[0];
+  const i64 width = gate == Gate::none ? input->shape[1] : input->shape[1] / 2;
+  if (input_columns(gate, width) != input->shape[1])
+    return wrong_shape(input, "an even number of columns: gate and up side by side");
+  QuantizeBothCall call{.options = {.input = static_cast<DType>(input->dtype),
+                                    .output = static_cast<DType>(codes->dtype),
+                                    .granularity = granularity,
+                                    .gate = gate,
+                                    .powers_of_two = what.powers_of_two != 0},
+                        .shape = {.rows = count, .columns = width}};
+  const std::string by = name_of(granularity);
+  const bool by_tensor = granularity == Granularity::tensor;
+  if (rows.array != nullptr) SLUICE_TRY(check_size(rows, count, width, ": a code for each value"));
+  if (rows.array != nullptr || by_tensor)
+    SLUICE_TRY(check_values(row_scales, scale_count(granularity, count, width), "for rows by " + by));
+  if (columns.array != nullptr) {
+    SLUICE_TRY(check_size(columns, width, rows_up(call.shape),
+                          ": the transpose, whose rows are filled up to a multiple of 128"));
+    if (columns->dtype != codes->dtype)
+      return wrong_type(columns, type_text(codes->dtype) + " as rows are; convert them");
+    if (!by_tensor)
+      SLUICE_TRY(check_values(column_scales, scale_count(granularity, width, count), "for columns by " + by));
+  }
+  if (sums.array != nullptr)
+    SLUICE_TRY(check_values(sums, scale_blocks(count) * width, "a row of sums for each 128 rows"));
+  SLUICE_TAKE(call.shape.input_ld, pitch_of(input));
+  if (rows.array != nullptr) {
+    SLUICE_TAKE(call.shape.rows_ld, pitch_of(rows));
+  }
+  if (columns.array != nullptr) {
+    SLUICE_TAKE(call.shape.columns_t_ld, pitch_of(columns));
+  }
+  SLUICE_TAKE(call.memory, one_memory({input, rows, columns, row_scales, column_scales, sums}));
+  const auto memory_of = [](const Named& x) { return x.array == nullptr ? nullptr : x->data; };
+  call.args = {.input = input->data,
+               .rows = memory_of(rows),
+               .columns_t = memory_of(columns),
+               .row_scales = static_cast<float*>(memory_of(row_scales)),
+               .column_scales = static_cast<float*>(memory_of(column_scales)),
+               .sums = static_cast<float*>(memory_of(sums))};
+  return call;
+}
+
+}  // namespace sluice::c_api
+
+using namespace sluice;
+using namespace sluice::c_api;
+
+extern "C" {
+
+sluice_status sluice_quantize_both(sluice_device* device, const sluice_quantization_both* what,
+                                   sluice_stream stream) {
+  return guarded([&] {
+    if (device == nullptr || what == nullptr)
+      return fail(null_argument(device == nullptr ? "device" : "what"));
+    Result<QuantizeBothCall> call = quantization_both_of(*what);
+    if (!call) return fail(call.error());
+    const Device& owner = device->session.device();
+    if (const Result<void> there = check_on({"input", what->input}, call->memory, owner.ordinal()); !there)
+      return fail(there.error());
+    if (what->workspace != nullptr) call->args.workspace = what->workspace->workspace.view();
+    return status_of(ops::run<ops::QuantizeBothOp>(owner, call->options, {call->shape, call->args}, stream,
+                                                   "run it once before the capture"));
+  });
+}
+
+}  // extern "C"

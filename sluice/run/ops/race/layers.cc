@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sluice/run/ops/race/layers.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace sluice::ops {
+namespace {
+
+/// The sizes of a weight in one order, which its transpose shares.
+using Sizes = std::array<i64, 5>;
+
+Sizes sizes_of(i64 some, i64 others, const Axes& filter) {
+  return {std::min(some, others), std::max(some, others), filter.w, filter.h, filter.d};
+}
+
+struct Layers {
+  std::mutex mutex;
+  std::map<Sizes, int> turns;  // left
+};
+Layers& layers() {
+  static Layers all;
+  return all;
+}
+
+}  // namespace
+
+Result<void> let_race(const LayerSizes& layer) {
+  for (const auto& [name, size] :
+       {std::pair{"outputs", layer.outputs}, std::pair{"inputs", layer.inputs},
+        std::pair{"filter", i64{std::min({layer.filter.w, layer.filter.h, layer.filter.d})}}})
+    if (size < 1)
+      return Error{ErrorCode::invalid_size, std::string(name) + " = " + std::to_string(size) +
+                                                " must be at least 1: pass the sizes of a layer's weight"};
+  const std::lock_guard lock(layers().mutex);
+  layers().turns.emplace(sizes_of(layer.outputs, layer.inputs, layer.filter), kTurnsOfLayer);
+  return {};
+}
+
+bool takes_turn(const Problem& p) {
+  const std::lock_guard lock(layers().mutex);
+  const auto takes = [](const Sizes& sizes) {
+    const auto found = layers().turns.find(sizes);
+    return found != layers().turns.end() && found->second > 0 && found->second-- > 0;
+  };
+  if (is_conv(p.conv)) return takes(sizes_of(p.conv.filters, p.conv.channels, p.conv.filter));
+  if (p.batch != 1 || has_groups(p)) return false;
+  return takes(sizes_of(p.n, p.k, kOnes)) || takes(sizes_of(p.m, p.n, kOnes));  // the weight's gradient
+}
+
+}  // namespace sluice::ops
