@@ -36,13 +36,12 @@ Result<void> check_values(const Named& x, i64 count, const std::string& of) {
 }  // namespace
 
 Result<QuantizeBothCall> quantization_both_of(const sluice_quantization_both& what) {
-  const Enumerator enumerators[] = {{"granularity", what.granularity, 4}, {"gate", what.gate, 2}};
+  const Enumerator enumerators[] = {{"granularity", what.granularity, 4}};
   SLUICE_TRY(check_enumerators(enumerators));
   const Named input{"input", what.input}, rows{"rows", what.rows}, columns{"columns_t", what.columns_t},
       row_scales{"row_scales", what.row_scales}, column_scales{"column_scales", what.column_scales},
       sums{"sums", what.sums};
   const auto granularity = static_cast<Granularity>(what.granularity);
-  const auto gate = static_cast<Gate>(what.gate);
   SLUICE_TRY(check_present(input));
   if (input->ndim != 2) return wrong_shape(input, "two dimensions");
   if (input->dtype != SLUICE_BF16 && input->dtype != SLUICE_FP16 && input->dtype != SLUICE_FP32)
@@ -51,14 +50,13 @@ Result<QuantizeBothCall> quantization_both_of(const sluice_quantization_both& wh
   SLUICE_TRY(check_present(codes));
   if (codes->dtype != SLUICE_E4M3 && codes->dtype != SLUICE_E5M2)
     return wrong_type(codes, "e4m3 (float8_e4m3fn) or e5m2 (float8_e5m2)");
-  const i64 count = input->shape[0];
-  const i64 width = gate == Gate::none ? input->shape[1] : input->shape[1] / 2;
-  if (input_columns(gate, width) != input->shape[1])
-    return wrong_shape(input, "an even number of columns: gate and up side by side");
+  const i64 count = input->shape[0], width = input->shape[1];
+  if (width % 16 != 0)
+    return wrong_shape(input,
+                       "a multiple of 16 columns, since rows of fp8 lie 16 bytes apart; pad it with zeros");
   QuantizeBothCall call{.options = {.input = static_cast<DType>(input->dtype),
                                     .output = static_cast<DType>(codes->dtype),
                                     .granularity = granularity,
-                                    .gate = gate,
                                     .powers_of_two = what.powers_of_two != 0},
                         .shape = {.rows = count, .columns = width}};
   const std::string by = name_of(granularity);

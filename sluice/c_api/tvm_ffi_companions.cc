@@ -60,7 +60,6 @@ sluice_status quantize_both(Given& given) {
                                       .column_scales = given.arrays[kScalesT].get(),
                                       .sums = given.arrays[kSum].get(),
                                       .granularity = given.granularity,
-                                      .gate = given.gate,
                                       .powers_of_two = given.powers_of_two,
                                       .workspace = given.call.workspace};
   return run_on(

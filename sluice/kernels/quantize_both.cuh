@@ -22,42 +22,35 @@
 namespace sluice::quantize {
 
 inline constexpr int kOwn = 8;  // rows, and columns, of a thread
+inline constexpr u32 kBandTiles = 8;
 inline constexpr int kPiecesOfLine = kBothTile / 8;
 
 struct BothShared {
-  u32 bits[2 * kBothTile];           // largest magnitudes of the tile's rows, then of its columns
-  float multipliers[2 * kBothTile];  // the same order
+  u32 of_rows[kBothTile];                        // largest magnitudes
+  alignas(16) float multipliers[2 * kBothTile];  // of the tile's rows, then of its columns
   union {
     struct {
-      u32 largest[kWarps][kBothTile];
+      u32 largest[kWarps][kBothTile];  // of columns; pairs of 16 bits take half of it
       float sums[kWarps][kBothTile];
     } of_warps;
-    u64 pieces[kBothTile * kPiecesOfLine];
+    alignas(16) u64 pieces[kBothTile * kPiecesOfLine];
   };
 };
 
 template <BothConfig kConfig, class Arith>
 struct BothQuantizer {
-  static constexpr bool kWholeRows = kConfig.granularity == Granularity::row;
+  static constexpr DType kInput = kConfig.input;
   static constexpr bool kTensor = kConfig.granularity == Granularity::tensor;
+  static constexpr bool kWholeRows = kConfig.granularity == Granularity::row;
   static constexpr bool kSquares = kConfig.granularity == Granularity::square_block;
-  static constexpr bool kAmax = kConfig.step == BothStep::amax;
-  static constexpr QuantizeConfig kLoads{.input = kConfig.input, .vectors = true, .gate = kConfig.gate};
-  using Loader = Quantizer<kLoads, Arith>;
-  using Fetched = typename Loader::Fetched;
+  /// Codes are the same in both orders.
+  static constexpr bool kOneScale = kTensor || kSquares;
+  /// Magnitudes are compared two at a time, as 16-bit integers.
+  static constexpr bool kPairs = is_16bit(kInput);
+  using Raw = typename Arith::template Raw<kInput>;
 
   const BothParams& p;
   BothShared& shared;
-  QuantizeParams loads = {.input = p.input,
-                          .output = nullptr,
-                          .scales = nullptr,
-                          .scratch = nullptr,
-                          .rows = p.row_count,
-                          .columns = p.column_count,
-                          .input_ld = p.input_ld,
-                          .output_ld = 0,
-                          .scale_given = false,
-                          .hand_off = {}};
 
   SLUICE_DEVICE u32 row_tiles() const { return static_cast<u32>(scale_blocks(p.row_count)); }
   SLUICE_DEVICE u32 column_tiles() const { return static_cast<u32>(scale_blocks(p.column_count)); }
@@ -68,22 +61,52 @@ struct BothQuantizer {
   struct Tile {
     u32 row, column;  // in tiles
   };
-  /// Tiles are counted down the columns.
-  SLUICE_DEVICE Tile tile_at(u32 index) const { return {index % row_tiles(), index / row_tiles()}; }
+  /// Tiles are counted in bands: down the columns of a band, then to the next column. So the tiles of a wave
+  /// lie side by side, and DRAM reads and writes runs of 1 KB and more.
+  SLUICE_DEVICE Tile tile_at(u32 index) const {
+    const u32 first = index / (kBandTiles * column_tiles()) * kBandTiles;
+    const u32 rows = row_tiles() - first < kBandTiles ? row_tiles() - first : kBandTiles;
+    const u32 place = index - first * column_tiles();
+    return {first + place % rows, place / rows};
+  }
+  SLUICE_DEVICE u32 tiles() const { return row_tiles() * column_tiles(); }
 
-  SLUICE_DEVICE void fetch(Tile tile, Fetched (&fetched)[kOwn]) const {
-    const Loader loader{loads};
+  /// How many of the thread's rows are inside the matrix.
+  SLUICE_DEVICE int rows_left(i64 row, i64 column) const {
+    const i64 left = p.row_count - row;
+    if (column >= p.column_count || left <= 0) return 0;
+    return left < kOwn ? static_cast<int>(left) : kOwn;
+  }
+
+  /// The thread's part of a tile, a row each, as in memory; zeros outside the matrix.
+  using Part = Raw[kOwn];
+
+  SLUICE_DEVICE void fetch(Tile tile, Part& part) const {
     const i64 row = i64{tile.row} * kBothTile + own_row();
-    const i64 chunk = i64{tile.column} * (kBothTile / kQuantizeChunk) + threadIdx.x % 16;
+    const i64 column = i64{tile.column} * kBothTile + own_column();
+    const int left = rows_left(row, column);
+    i64 first = row * p.input_ld + column;
 #pragma unroll
-    for (int i = 0; i < kOwn; ++i) fetched[i] = loader.fetch(row + i, chunk);
+    for (int i = 0; i < kOwn; ++i) {
+      part[i] = Arith::template load_raw<kInput>(p.input, first, i < left);
+      first += p.input_ld;
+    }
+  }
+
+  SLUICE_DEVICE static Chunk values_of(const Part& part, int i) {
+    Chunk result{};
+    Arith::template unpack<kInput>(part[i], result.values);
+    return result;
   }
 
   SLUICE_DEVICE static u32 larger(u32 a, u32 b) {
     return a > b ? a : b;
   }
-  SLUICE_DEVICE static u32 bits_of(float value) {
-    return __builtin_bit_cast(u32, value) & 0x7fffffffu;
+  /// fp32 bits of a magnitude as look() has it.
+  SLUICE_DEVICE static u32 float_bits(u32 magnitude) {
+    if constexpr (!kPairs) return magnitude;
+    if constexpr (kInput == DType::bf16) return magnitude << 16;
+    return __builtin_bit_cast(u32, Arith::template half_of<kInput>(magnitude, 0));
   }
 
   SLUICE_DEVICE static Scale scale_of(u32 bits) {
@@ -98,48 +121,99 @@ struct BothQuantizer {
     return {kept, 1.0f / kept};
   }
 
-  /// Finds the largest magnitudes of the tile's rows and columns, and its columns' sums. On return, behind a
-  /// barrier, `shared.bits` has the rows' and `shared.of_warps` each warp's part of the columns'.
-  SLUICE_DEVICE void look(const Fetched (&fetched)[kOwn], bool sums) const {
-    u32 of_column[kOwn] = {};
-    float sum[kOwn] = {};
+  /// Finds the largest magnitudes of the tile's rows, and each warp's part of those of its columns.
+  SLUICE_DEVICE void look(const Part& part) const {
+    if constexpr (kPairs)
+      look_at_pairs(part);
+    else
+      look_at_values(part);
+  }
+
+  SLUICE_DEVICE void look_at_pairs(const Part& part) const {
+    u32 columns[kOwn / 2] = {};
+#pragma unroll
+    for (int i = 0; i < kOwn; i += 2) {
+      u32 both = 0;  // of two rows
+#pragma unroll
+      for (int of = 0; of < 2; ++of) {
+        u32 words[kOwn / 2], row = 0;
+        Arith::template words_of<kInput>(part[i + of], words);
+#pragma unroll
+        for (int j = 0; j < kOwn / 2; ++j) {
+          words[j] &= 0x7fff7fffu;
+          row = Arith::larger_pair(row, words[j]);
+          columns[j] = Arith::larger_pair(columns[j], words[j]);
+        }
+        row = Arith::larger_pair(row, row >> 16);
+        both = of == 0 ? row & 0xffffu : both | row << 16;
+      }
+#pragma unroll
+      for (int distance = 8; distance > 0; distance /= 2)
+        both = Arith::larger_pair(both, static_cast<u32>(__shfl_xor_sync(~0u, both, distance)));
+      if (threadIdx.x % 16 == 0) {
+        shared.of_rows[own_row() + i] = both & 0xffffu;
+        shared.of_rows[own_row() + i + 1] = both >> 16;
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kOwn / 2; ++j) {
+      columns[j] = Arith::larger_pair(columns[j], static_cast<u32>(__shfl_xor_sync(~0u, columns[j], 16)));
+      if (threadIdx.x % 32 < 16) shared.of_warps.largest[threadIdx.x / 32][own_column() / 2 + j] = columns[j];
+    }
+  }
+
+  SLUICE_DEVICE void look_at_values(const Part& part) const {
+    u32 columns[kOwn] = {};
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
-      const Chunk values = Loader::values_of(fetched[i]);
-      u32 of_row = 0;
+      const Chunk values = values_of(part, i);
+      u32 row = 0;
 #pragma unroll
       for (int j = 0; j < kOwn; ++j) {
-        const u32 bits = bits_of(values.values[j]);
-        of_row = larger(of_row, bits);
-        of_column[j] = larger(of_column[j], bits);
-        sum[j] += values.values[j];
+        const u32 bits = __builtin_bit_cast(u32, values.values[j]) & 0x7fffffffu;
+        row = larger(row, bits);
+        columns[j] = larger(columns[j], bits);
       }
-      of_row = largest_of_lanes(of_row, 16);
-      if (threadIdx.x % 16 == 0) shared.bits[own_row() + i] = of_row;
+      row = largest_of_lanes(row, 16);
+      if (threadIdx.x % 16 == 0) shared.of_rows[own_row() + i] = row;
     }
-    const u32 warp = threadIdx.x / 32;
 #pragma unroll
     for (int j = 0; j < kOwn; ++j) {
-      const u32 other = static_cast<u32>(__shfl_xor_sync(~0u, of_column[j], 16));
-      if (threadIdx.x % 32 < 16)
-        shared.of_warps.largest[warp][own_column() + j] = larger(of_column[j], other);
-      if (sums) {
-        const float more = static_cast<float>(__shfl_xor_sync(~0u, sum[j], 16));
-        if (threadIdx.x % 32 < 16) shared.of_warps.sums[warp][own_column() + j] = sum[j] + more;
-      }
+      columns[j] = larger(columns[j], static_cast<u32>(__shfl_xor_sync(~0u, columns[j], 16)));
+      if (threadIdx.x % 32 < 16) shared.of_warps.largest[threadIdx.x / 32][own_column() + j] = columns[j];
     }
-    __syncthreads();
   }
 
-  /// The largest magnitude of a column of the tile, after look().
-  SLUICE_DEVICE u32 largest_of_column(int column) const {
+  /// fp32 bits of the largest magnitude of a row, or of a column, of the tile; after look() and a barrier.
+  SLUICE_DEVICE u32 largest_at(int line, bool is_row) const {
+    if (is_row) return float_bits(shared.of_rows[line]);
     u32 bits = 0;
 #pragma unroll
-    for (int warp = 0; warp < kWarps; ++warp) bits = larger(bits, shared.of_warps.largest[warp][column]);
-    return bits;
+    for (int warp = 0; warp < kWarps; ++warp) {
+      if constexpr (kPairs)
+        bits = Arith::larger_pair(bits, shared.of_warps.largest[warp][line / 2]);
+      else
+        bits = larger(bits, shared.of_warps.largest[warp][line]);
+    }
+    if constexpr (kPairs) bits = bits >> line % 2 * 16 & 0xffffu;
+    return float_bits(bits);
   }
 
-  /// Adds up the tile's columns, after look().
+  /// Adds up each warp's part of the columns.
+  SLUICE_DEVICE void add(const Part& part) const {
+    float sums[kOwn] = {};
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      const Chunk values = values_of(part, i);
+#pragma unroll
+      for (int j = 0; j < kOwn; ++j) sums[j] += values.values[j];
+    }
+#pragma unroll
+    for (int j = 0; j < kOwn; ++j) {
+      sums[j] += static_cast<float>(__shfl_xor_sync(~0u, sums[j], 16));
+      if (threadIdx.x % 32 < 16) shared.of_warps.sums[threadIdx.x / 32][own_column() + j] = sums[j];
+    }
+  }
   SLUICE_DEVICE void store_sums(Tile tile) const {
     const i64 column = i64{tile.column} * kBothTile + threadIdx.x;
     if (threadIdx.x >= kBothTile || column >= p.column_count) return;
@@ -149,106 +223,158 @@ struct BothQuantizer {
     p.sums[tile.row * p.column_count + column] = sum;
   }
 
+  /// The thread's row or column in find_multipliers() and amax().
+  struct Line {
+    bool is_row;
+    int line;   // in the tile
+    i64 place;  // in the matrix
+    bool wanted, inside;
+  };
+  SLUICE_DEVICE Line line_of(Tile tile) const {
+    const bool is_row = threadIdx.x < kBothTile;
+    const int line = static_cast<int>(threadIdx.x % kBothTile);
+    const i64 place = i64{is_row ? tile.row : tile.column} * kBothTile + line;
+    return {is_row, line, place, (is_row ? p.rows : p.columns_t) != nullptr,
+            place < (is_row ? p.row_count : p.column_count)};
+  }
+  SLUICE_DEVICE u32* amax_of(const Line& at) const {
+    return p.amaxes + (at.is_row ? 0 : p.row_count) + at.place;
+  }
+
   /// The amax step: maxima of the matrix, or of each row and column.
-  SLUICE_DEVICE void amax(u32 begin, u32 end) const {
-    for (u32 index = begin; index < end; ++index) {
+  SLUICE_DEVICE void amax() const {
+    u32 of_matrix = 0;
+    Part part;
+    u32 index = blockIdx.x;
+    if (index < tiles()) fetch(tile_at(index), part);
+    while (index < tiles()) {
       const Tile tile = tile_at(index);
-      Fetched fetched[kOwn];
-      fetch(tile, fetched);
-      if constexpr (kTensor) {
-        u32 bits = 0;
+      index += gridDim.x;
+      if constexpr (kTensor)
+        of_matrix = larger(of_matrix, largest_of_part(part));
+      else
+        look(part);
+      if (index < tiles()) fetch(tile_at(index), part);
+      if constexpr (kTensor) continue;
+      __syncthreads();
+      const Line at = line_of(tile);
+      if (at.wanted && at.inside) atomicMax(amax_of(at), largest_at(at.line, at.is_row));
+      __syncthreads();
+    }
+    if constexpr (kTensor) {
+      of_matrix = largest_of_lanes(of_matrix, 32);
+      if (threadIdx.x % 32 == 0) atomicMax(p.amaxes, of_matrix);
+    }
+  }
+
+  SLUICE_DEVICE static u32 largest_of_part(const Part& part) {
+    u32 bits = 0;
 #pragma unroll
-        for (int i = 0; i < kOwn; ++i) bits = larger(bits, magnitude(Loader::values_of(fetched[i])));
-        bits = Loader::largest_of_block(bits, shared.bits);
-        if (threadIdx.x == 0) atomicMax(p.amaxes, bits);
+    for (int i = 0; i < kOwn; ++i) {
+      if constexpr (kPairs) {
+        u32 words[kOwn / 2];
+        Arith::template words_of<kInput>(part[i], words);
+#pragma unroll
+        for (const u32 word : words) bits = Arith::larger_pair(bits, word & 0x7fff7fffu);
       } else {
-        look(fetched, false);
-        const int line = static_cast<int>(threadIdx.x % kBothTile);
-        const bool is_row = threadIdx.x < kBothTile;
-        const i64 place = i64{is_row ? tile.row : tile.column} * kBothTile + line;
-        const u32 bits = is_row ? shared.bits[line] : largest_of_column(line);
-        const bool wanted = (is_row ? p.rows : p.columns_t) != nullptr;
-        if (wanted && place < (is_row ? p.row_count : p.column_count))
-          atomicMax(p.amaxes + (is_row ? 0 : p.row_count) + place, bits);
-        __syncthreads();
+        bits = larger(bits, magnitude(values_of(part, i)));
       }
     }
+    if constexpr (kPairs) bits = larger(bits & 0xffffu, bits >> 16);
+    return float_bits(bits);
   }
 
   /// Makes the multipliers of the tile's rows and columns, and stores the scales that no other tile stores.
   SLUICE_DEVICE void find_multipliers(Tile tile) const {
-    const int line = static_cast<int>(threadIdx.x % kBothTile);
-    const bool is_row = threadIdx.x < kBothTile;
-    const i64 count = is_row ? p.row_count : p.column_count;
-    const i64 place = i64{is_row ? tile.row : tile.column} * kBothTile + line;
-    float* const scales = is_row ? p.row_scales : p.column_scales;
+    const Line at = line_of(tile);
     u32 bits = 0;
-    bool stores = false;
-    i64 target = place;
+    bool stores = at.wanted && at.inside;
+    i64 target = at.place;
     if constexpr (kTensor) {
       bits = Arith::read(p.amaxes);
       stores = threadIdx.x == 0 && tile.row == 0 && tile.column == 0;
+      target = 0;
     } else if constexpr (kWholeRows) {
-      if (place < count) bits = Arith::read(p.amaxes + (is_row ? 0 : p.row_count) + place);
-      stores = place < count && (is_row ? tile.column : tile.row) == 0;
+      if (at.inside) bits = Arith::read(amax_of(at));
+      stores = stores && (at.is_row ? tile.column : tile.row) == 0;
     } else if constexpr (kSquares) {
 #pragma unroll
-      for (int row = 0; row < kBothTile; row += 32) bits = larger(bits, shared.bits[row + threadIdx.x % 32]);
-      bits = largest_of_lanes(bits, 32);
-      stores = line == 0;
-      target =
-          is_row ? i64{tile.row} * column_tiles() + tile.column : i64{tile.column} * row_tiles() + tile.row;
+      for (int row = 0; row < kBothTile; row += 32)
+        bits = larger(bits, shared.of_rows[row + threadIdx.x % 32]);
+      bits = float_bits(largest_of_lanes(bits, 32));
+      stores = at.wanted && at.line == 0;
+      target = at.is_row ? i64{tile.row} * column_tiles() + tile.column
+                         : i64{tile.column} * row_tiles() + tile.row;
     } else {
-      bits = is_row ? shared.bits[line] : largest_of_column(line);
-      stores = place < count;
-      target = is_row ? place * column_tiles() + tile.column : place * row_tiles() + tile.row;
+      bits = largest_at(at.line, at.is_row);
+      target = at.is_row ? at.place * column_tiles() + tile.column : at.place * row_tiles() + tile.row;
     }
     const Scale scale = scale_of(bits);
-    const bool wanted = kTensor || (is_row ? p.rows : p.columns_t) != nullptr;
-    if (stores && wanted) scales[target] = scale.scale;
+    if (stores) (at.is_row ? p.row_scales : p.column_scales)[target] = scale.scale;
     shared.multipliers[threadIdx.x] = scale.multiplier;
   }
 
+  SLUICE_DEVICE static u32 pack4(float a, float b, float c, float d) {
+    return Arith::template pack_fp8<kConfig.output>(a, b) | Arith::template pack_fp8<kConfig.output>(c, d)
+                                                                << 16;
+  }
+
   /// Stores the codes of rows, and puts those of columns into shared memory.
-  SLUICE_DEVICE void cast_tile(Tile tile, const Fetched (&fetched)[kOwn]) const {
+  SLUICE_DEVICE void cast_tile(Tile tile, const Part& part) const {
     const i64 row = i64{tile.row} * kBothTile + own_row();
     const i64 column = i64{tile.column} * kBothTile + own_column();
-    u32 words[kOwn][2] = {};  // of columns
+    const int left = rows_left(row, column);
+    u8* target = p.rows + row * p.rows_ld + column;
     float of_columns[kOwn];
 #pragma unroll
     for (int j = 0; j < kOwn; ++j) of_columns[j] = shared.multipliers[kBothTile + own_column() + j];
 #pragma unroll
-    for (int i = 0; i < kOwn; i += 2) {
-      const Chunk even = Loader::values_of(fetched[i]), odd = Loader::values_of(fetched[i + 1]);
-      if (p.rows != nullptr) {
-        store_row(row + i, column, even, shared.multipliers[own_row() + i]);
-        store_row(row + i + 1, column, odd, shared.multipliers[own_row() + i + 1]);
+    for (int half = 0; half < 2; ++half) {
+      Chunk values[4];
+      u32 rows[4][2], columns[kOwn];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int mine = 4 * half + i;
+        values[i] = values_of(part, mine);
+        const float* const v = values[i].values;
+        const float m = shared.multipliers[own_row() + mine];
+        if (kOneScale || p.rows != nullptr) {
+          rows[i][0] = pack4(v[0] * m, v[1] * m, v[2] * m, v[3] * m);
+          rows[i][1] = pack4(v[4] * m, v[5] * m, v[6] * m, v[7] * m);
+        }
+        if (p.rows != nullptr && mine < left) Arith::store_words(target, rows[i]);
+        target += p.rows_ld;
       }
       if (p.columns_t == nullptr) continue;
+      const u32 inside = inside_of(left - 4 * half);
+#pragma unroll
+      for (int j = 0; j < kOwn; ++j) {
+        if constexpr (kOneScale) {
+          if (j % 4 != 0) continue;
+          const u32 w[4] = {rows[0][j / 4], rows[1][j / 4], rows[2][j / 4], rows[3][j / 4]};
+          const u32 low = Arith::bytes_of(w[0], w[1], 0x5140), more = Arith::bytes_of(w[2], w[3], 0x5140);
+          const u32 high = Arith::bytes_of(w[0], w[1], 0x7362), last = Arith::bytes_of(w[2], w[3], 0x7362);
+          columns[j] = Arith::bytes_of(low, more, 0x5410);
+          columns[j + 1] = Arith::bytes_of(low, more, 0x7632);
+          columns[j + 2] = Arith::bytes_of(high, last, 0x5410);
+          columns[j + 3] = Arith::bytes_of(high, last, 0x7632);
+        } else {
+          const float m = of_columns[j];
+          columns[j] = pack4(values[0].values[j] * m, values[1].values[j] * m, values[2].values[j] * m,
+                             values[3].values[j] * m);
+        }
+      }
 #pragma unroll
       for (int j = 0; j < kOwn; ++j)
-        words[j][i / 4] |= Arith::template pack_fp8<kConfig.output>(even.values[j] * of_columns[j],
-                                                                    odd.values[j] * of_columns[j])
-                           << (i % 4 * 8);
+        reinterpret_cast<u32*>(shared.pieces + piece_at(own_column() + j, own_row() / 8))[half] =
+            columns[j] & inside;
     }
-    if (p.columns_t == nullptr) return;
-#pragma unroll
-    for (int j = 0; j < kOwn; ++j)
-      shared.pieces[piece_at(own_column() + j, own_row() / 8)] =
-          static_cast<u64>(words[j][1]) << 32 | words[j][0];
   }
 
-  SLUICE_DEVICE void store_row(i64 row, i64 column, const Chunk& values, float multiplier) const {
-    if (row >= p.row_count || column >= p.column_count) return;
-    u32 words[2] = {};
-#pragma unroll
-    for (int j = 0; j < kOwn; j += 2)
-      words[j / 4] |= Arith::template pack_fp8<kConfig.output>(values.values[j] * multiplier,
-                                                               values.values[j + 1] * multiplier)
-                      << (j % 4 * 8);
-    Arith::store_words(p.rows + row * p.rows_ld + column, words);
+  /// The bytes of the first `rows` of four rows. Zeros outside must stay zeros, also times NaN.
+  SLUICE_DEVICE static u32 inside_of(int rows) {
+    return rows >= 4 ? ~0u : rows <= 0 ? 0 : (1u << 8 * rows) - 1;
   }
-
   /// Place of a piece of 8 codes of a column.
   SLUICE_DEVICE static int piece_at(int column, int piece) {
     return column * kPiecesOfLine + (piece ^ (column / kOwn));
@@ -263,47 +389,52 @@ struct BothQuantizer {
       const int line = first + static_cast<int>(threadIdx.x / 8);
       const i64 column = i64{tile.column} * kBothTile + line;
       if (column >= p.column_count) continue;
-      const u64 low = shared.pieces[piece_at(line, 2 * pair)],
-                high = shared.pieces[piece_at(line, 2 * pair + 1)];
+      // Both pieces lie side by side, in either order.
+      const u64* const pieces = shared.pieces + (piece_at(line, 2 * pair) & ~1);
+      const u64 first_piece = pieces[0], second = pieces[1];
+      const bool turned = line / kOwn % 2 != 0;
+      const u64 low = turned ? second : first_piece, high = turned ? first_piece : second;
       const u32 words[4] = {static_cast<u32>(low), static_cast<u32>(low >> 32), static_cast<u32>(high),
                             static_cast<u32>(high >> 32)};
       Arith::store(p.columns_t + column * p.columns_t_ld + i64{tile.row} * kBothTile + 16 * pair, words);
     }
   }
 
-  SLUICE_DEVICE void cast(u32 begin, u32 end) const {
-    Fetched fetched[kOwn];
-    if (begin < end) fetch(tile_at(end - 1), fetched);
-    for (u32 index = end; index-- > begin;) {  // backwards: see above
-      const Tile tile = tile_at(index);
-      constexpr bool kLooks = !kTensor && !kWholeRows;
-      const bool sums = p.sums != nullptr;
-      if (kLooks || sums) look(fetched, sums);
+  /// The cast step. It goes backwards through the tiles, so that L2 still has those that amax read last.
+  SLUICE_DEVICE void cast() const {
+    constexpr bool kLooks = !kTensor && !kWholeRows;
+    const bool sums = p.sums != nullptr;
+    const u32 last = tiles() - 1;
+    Part part;
+    u32 index = blockIdx.x;
+    if (index <= last) fetch(tile_at(last - index), part);
+    while (index <= last) {
+      const Tile tile = tile_at(last - index);
+      index += gridDim.x;
+      if constexpr (kLooks) look(part);
+      if (sums) add(part);
+      if (kLooks || sums) __syncthreads();
       find_multipliers(tile);
       if (sums) store_sums(tile);
       __syncthreads();
-      cast_tile(tile, fetched);
+      cast_tile(tile, part);
       // The next tile's loads are in flight while this tile's columns are stored.
-      if (index > begin) fetch(tile_at(index - 1), fetched);
+      if (index <= last) fetch(tile_at(last - index), part);
       __syncthreads();
       if (p.columns_t != nullptr) store_columns(tile);
-      __syncthreads();
+      if (kLooks || sums) __syncthreads();
     }
   }
 };
 
-/// Each CTA has a run of neighbouring tiles.
 template <BothConfig kConfig, class Arith>
 SLUICE_DEVICE void run_both(const BothParams& params) {
   __shared__ BothShared shared;
   const BothQuantizer<kConfig, Arith> quantizer{params, shared};
-  const u64 tiles = u64{quantizer.row_tiles()} * quantizer.column_tiles();
-  const u32 begin = static_cast<u32>(tiles * blockIdx.x / gridDim.x);
-  const u32 end = static_cast<u32>(tiles * (blockIdx.x + 1) / gridDim.x);
   if constexpr (kConfig.step == BothStep::amax)
-    quantizer.amax(begin, end);
+    quantizer.amax();
   else
-    quantizer.cast(begin, end);
+    quantizer.cast();
 }
 
 }  // namespace sluice::quantize

@@ -24,7 +24,6 @@ struct BothConfig {
   DType input = DType::bf16;   // or fp16, fp32
   DType output = DType::e4m3;  // or e5m2
   Granularity granularity = Granularity::row_block;
-  Gate gate = Gate::none;
   bool powers_of_two = false;  // scales are powers of two
 
   constexpr bool operator==(const BothConfig&) const = default;

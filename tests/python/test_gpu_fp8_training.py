@@ -26,7 +26,10 @@ def same_as_the_reference(x, granularity, **options):
         nans = one.float().isnan()
         assert one.shape == other.shape and one.dtype is other.dtype and torch.equal(nans, other.float().isnan()), name
         assert same(one.float().masked_fill(nans, 0), other.float().masked_fill(nans, 0)), name
-    assert torch.allclose(both.sums, x.double().sum(0).float(), rtol=1e-5, atol=1e-4 * float(x.float().abs().max()), equal_nan=True)
+    finite = x.isfinite().all(0)  # of the columns
+    most = float(x[:, finite].float().abs().max()) if finite.any() else 0.0
+    assert torch.allclose(both.sums[finite], x[:, finite].double().sum(0).float(), rtol=1e-5, atol=1e-4 * most)
+    assert not both.sums[~finite].isfinite().any()
 
 
 # ---- casts in both orders
@@ -227,18 +230,20 @@ def test_streams_keep_their_own_codes():
             assert all(same(a, b) and same(a, c) for a, b, c in zip(wanted, one, other))
 
 
+def saved_bytes(keep):
+    """Bytes that a forward of an 8192 x 4096 input keeps for its backward, beside the input itself."""
+    layer, x = layer_of("row", k=4096, n=4096, keep=keep), real(8192, 4096).requires_grad_()
+    layer(x).sum().backward()  # makes what every later step uses
+    before = torch.cuda.memory_allocated()
+    y = layer(x * 1)
+    return torch.cuda.memory_allocated() - before - y.nbytes
+
+
 def test_memory_that_is_saved():
-    """The input's columns take a byte an element instead of two."""
-    bytes_of = {}
-    for keep in ("columns", "input"):
-        layer, x = layer_of("row", k=4096, n=4096, keep=keep), real(8192, 4096).requires_grad_()
-        layer(x).sum().backward()
-        torch.cuda.synchronize()
-        before = torch.cuda.memory_allocated()
-        y = layer(x * 1)
-        bytes_of[keep] = torch.cuda.memory_allocated() - before - y.nbytes
-        y.sum().backward()
-    assert bytes_of["columns"] < 0.6 * bytes_of["input"], bytes_of
+    """The input's columns take a byte per element instead of two."""
+    columns, whole = saved_bytes("columns"), saved_bytes("input")
+    assert columns < 0.6 * whole, (columns, whole)
+
 
 
 def test_a_converted_model_learns():

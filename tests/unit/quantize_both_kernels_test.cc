@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels that quantise in both orders, on simulated threads over host memory, must equal the reference
 // of the matrix and of its transpose in every bit. Covers every granularity, both output types, powers of
-// two, gates, partial tiles, pitches, NaN, infinities and tiny values. The units also compile. To see it
+// two, partial tiles, pitches, NaN, infinities and tiny values. The units also compile. To see it
 // fail: take kSmallestAmax for kSmallestTrainingAmax, or leave the permutation out of one side of
 // BothShared::pieces' users (piece_at).
 #include <gtest/gtest.h>
@@ -12,6 +12,7 @@
 
 #include <sluice/kernels/verify_arith.h>
 #include <sluice/names.h>
+#include <sluice/plan/text/quantize_units.h>
 #include <sluice/reference/element.h>
 #include <sluice/reference/quantize.h>
 #include <sluice/run/jit/compiler.h>
@@ -28,6 +29,20 @@ struct BothHostArith : HostArith {
   template <DType kType>
   static u32 pack_fp8(float low, float high) {
     return encode_code(kType, low) | static_cast<u32>(encode_code(kType, high)) << 8;
+  }
+  static u32 larger_pair(u32 a, u32 b) {
+    const u32 low = std::max(a & 0xffffu, b & 0xffffu), high = std::max(a >> 16, b >> 16);
+    return low | high << 16;
+  }
+  static u32 bytes_of(u32 a, u32 b, u32 which) {
+    const u64 all = static_cast<u64>(b) << 32 | a;
+    u32 result = 0;
+    for (u32 i = 0; i < 4; ++i) result |= static_cast<u32>(all >> (which >> 4 * i & 7) * 8 & 255) << 8 * i;
+    return result;
+  }
+  template <DType kType>
+  static float half_of(u32 word, int) {
+    return static_cast<float>(sluice::load_element(kType, &word, 0));
   }
 };
 
@@ -64,13 +79,13 @@ void expect_same(const std::vector<float>& got, const std::vector<float>& wanted
 template <BothConfig kConfig>
 void expect_like_reference(const Case& c, unsigned blocks) {
   constexpr Granularity kBy = kConfig.granularity;
-  const i64 width = input_columns(kConfig.gate, c.columns), ld = width + c.pad;
+  const i64 ld = c.columns + c.pad;
   const i64 up = scale_blocks(c.rows) * 128, rows_ld = c.columns + c.pad, t_ld = up + c.pad;
   Bytes input(c.rows * ld * bytes_of(kConfig.input)), rows(c.rows * rows_ld), columns(c.columns * t_ld);
   for (i64 row = 0; row < c.rows; ++row)
     for (i64 column = 0; column < ld; ++column)
       store_element(kConfig.input, input.data(), row * ld + column,
-                    column < width ? value_of(c, row, column) : std::nan(""));
+                    column < c.columns ? value_of(c, row, column) : std::nan(""));
   const auto count_of = [](i64 count) { return std::vector<float>(static_cast<std::size_t>(count), -1.0f); };
   std::vector<float> row_scales = count_of(scale_count(kBy, c.rows, c.columns)),
                      column_scales = count_of(scale_count(kBy, c.columns, c.rows)),
@@ -89,14 +104,13 @@ void expect_like_reference(const Case& c, unsigned blocks) {
                           .rows_ld = rows_ld,
                           .columns_t_ld = t_ld};
   if constexpr (kBy == Granularity::tensor || kBy == Granularity::row) {
-    constexpr BothConfig kFirst{BothStep::amax, kConfig.input,        kConfig.output, kBy,
-                                kConfig.gate,   kConfig.powers_of_two};
+    constexpr BothConfig kFirst{BothStep::amax, kConfig.input, kConfig.output, kBy, kConfig.powers_of_two};
     simulated_grid::launch(blocks, [&] { quantize::run_both<kFirst, BothHostArith>(params); });
   }
   simulated_grid::launch(blocks, [&] { quantize::run_both<kConfig, BothHostArith>(params); });
 
   const ScaleRule rule{1e-12f, kConfig.output, kConfig.powers_of_two};
-  const QuantizeInput matrix{kConfig.input, input.data(), c.rows, c.columns, ld, kConfig.gate};
+  const QuantizeInput matrix{kConfig.input, input.data(), c.rows, c.columns, ld};
   QuantizeInput transpose = matrix;
   std::swap(transpose.rows, transpose.columns);
   transpose.transposed = true;
@@ -117,7 +131,7 @@ void expect_like_reference(const Case& c, unsigned blocks) {
   if (kBy != Granularity::tensor || c.stores_rows)
     expect_same(row_scales, wanted_scales, where + " row scale");
   if (kBy != Granularity::tensor) expect_same(column_scales, wanted_scales_t, where + " column scale");
-  if (!c.sums || c.specials || kConfig.gate != Gate::none) return;
+  if (!c.sums || c.specials) return;
   for (i64 block = 0; block < scale_blocks(c.rows); ++block)
     for (i64 column = 0; column < c.columns; ++column) {
       double sum = 0, most = 0;
@@ -132,12 +146,9 @@ void expect_like_reference(const Case& c, unsigned blocks) {
 
 template <Granularity kBy, DType kOutput, bool kPowers>
 void expect_all_types(const Case& c, unsigned blocks) {
-  expect_like_reference<BothConfig{BothStep::cast, DType::bf16, kOutput, kBy, Gate::none, kPowers}>(c,
-                                                                                                    blocks);
-  expect_like_reference<BothConfig{BothStep::cast, DType::fp16, kOutput, kBy, Gate::none, kPowers}>(c,
-                                                                                                    blocks);
-  expect_like_reference<BothConfig{BothStep::cast, DType::fp32, kOutput, kBy, Gate::none, kPowers}>(c,
-                                                                                                    blocks);
+  expect_like_reference<BothConfig{BothStep::cast, DType::bf16, kOutput, kBy, kPowers}>(c, blocks);
+  expect_like_reference<BothConfig{BothStep::cast, DType::fp16, kOutput, kBy, kPowers}>(c, blocks);
+  expect_like_reference<BothConfig{BothStep::cast, DType::fp32, kOutput, kBy, kPowers}>(c, blocks);
 }
 
 template <class>
@@ -155,14 +166,14 @@ TYPED_TEST(quantize_both_kernels, give_the_bits_of_the_reference) {
   expect_all_types<kBy, DType::e4m3, false>({.rows = 1, .columns = 16}, 1);
   expect_all_types<kBy, DType::e4m3, true>({.rows = 130, .columns = 144, .pad = 16}, 3);
   expect_all_types<kBy, DType::e5m2, false>({.rows = 127, .columns = 256, .sums = false}, 1);
-  expect_like_reference<BothConfig{BothStep::cast, DType::bf16, DType::e5m2, kBy, Gate::none, true}>(
+  expect_like_reference<BothConfig{BothStep::cast, DType::bf16, DType::e5m2, kBy, true}>(
       {.rows = 129, .columns = 32}, 2);
 }
 
 TYPED_TEST(quantize_both_kernels, keep_to_the_rules_at_the_ends_of_the_range) {
   constexpr Granularity kBy = TypeParam::kGranularity;
   expect_all_types<kBy, DType::e4m3, false>({.rows = 5, .columns = 32, .magnitude = 1e-6}, 1);
-  constexpr BothConfig kBf16{BothStep::cast, DType::bf16, DType::e4m3, kBy, Gate::none, true};
+  constexpr BothConfig kBf16{BothStep::cast, DType::bf16, DType::e4m3, kBy, true};
   for (const double magnitude : {1e-11, 1e-13, 1e-20, 1e37})
     expect_like_reference<kBf16>({.rows = 5, .columns = 32, .magnitude = magnitude}, 1);
   expect_all_types<kBy, DType::e4m3, true>({.rows = 9, .columns = 144, .specials = true}, 2);
@@ -170,15 +181,9 @@ TYPED_TEST(quantize_both_kernels, keep_to_the_rules_at_the_ends_of_the_range) {
 
 TYPED_TEST(quantize_both_kernels, store_one_order_alone) {
   constexpr Granularity kBy = TypeParam::kGranularity;
-  constexpr BothConfig kBf16{BothStep::cast, DType::bf16, DType::e4m3, kBy, Gate::none, false};
+  constexpr BothConfig kBf16{BothStep::cast, DType::bf16, DType::e4m3, kBy, false};
   expect_like_reference<kBf16>({.rows = 130, .columns = 144, .stores_columns = false}, 1);
   expect_like_reference<kBf16>({.rows = 130, .columns = 144, .stores_rows = false}, 1);
-}
-
-TYPED_TEST(quantize_both_kernels, take_gated_inputs) {
-  constexpr Granularity kBy = TypeParam::kGranularity;
-  expect_like_reference<BothConfig{BothStep::cast, DType::bf16, DType::e4m3, kBy, Gate::silu, false}>(
-      {.rows = 130, .columns = 48, .pad = 16, .magnitude = 8}, 2);
 }
 
 TEST(quantize_both_units, compile_for_hopper_without_spills_or_warnings) {
@@ -186,11 +191,9 @@ TEST(quantize_both_units, compile_for_hopper_without_spills_or_warnings) {
   ASSERT_TRUE(compiler) << compiler.error().message;
   for (const Granularity granularity : kGranularities)
     for (const DType input : {DType::bf16, DType::fp32})
-      for (const Gate gate : kGates)
-        for (const std::string& unit :
-             ops::QuantizeBothOp::units({input, DType::e5m2, granularity, gate, gate == Gate::none})) {
-          expect_to_compile(**compiler, unit);
-        }
+      for (const std::string& unit : ops::QuantizeBothOp::units({input, DType::e5m2, granularity, true})) {
+        expect_to_compile(**compiler, unit, input == DType::fp32 ? 255 : 128);
+      }
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ Result<QuantizeBothShape> checked_shape(const QuantizeBothOptions& options, cons
     return Error{ErrorCode::invalid_size, number(shape.rows) + " rows of " + number(shape.columns) +
                                               " columns: must be fewer than 2^31 tiles of 128 x 128; split "
                                               "the matrix"};
-  SLUICE_TRY(take_pitch("input_ld", shape.input_ld, input_columns(options.gate, shape.columns), shape.rows));
+  SLUICE_TRY(take_pitch("input_ld", shape.input_ld, shape.columns, shape.rows));
   SLUICE_TRY(take_pitch("rows_ld", shape.rows_ld, shape.columns, shape.rows));
   SLUICE_TRY(take_pitch("columns_t_ld", shape.columns_t_ld, rows_up(shape), shape.columns));
   const auto check_unit = [](const char* name, i64 pitch, i64 unit, i64 lines) -> Result<void> {
@@ -85,8 +85,7 @@ Result<Operands> operands_of(const QuantizeBothOptions& options, const QuantizeB
     return Operand{.name = name, .role = Role::write, .type = DType::fp32, .used = used};
   };
   Operands o;
-  o.add(wide("input", Role::read, options.input, true),
-        {input_columns(options.gate, s.columns), s.rows, s.input_ld});
+  o.add(wide("input", Role::read, options.input, true), {s.columns, s.rows, s.input_ld});
   o.add(wide("rows", Role::write, options.output, rows), {s.columns, s.rows, s.rows_ld});
   o.add(wide("columns_t", Role::write, options.output, columns), {rows_up(s), s.columns, s.columns_t_ld});
   o.add(fp32("row_scales", rows || by_tensor), {scale_count(options.granularity, s.rows, s.columns)});
@@ -109,11 +108,10 @@ std::string unit_text(const QuantizeBothOptions& o, BothStep step) {
          (step == BothStep::amax ? "amax" : "cast") + ", .input = sluice::DType::" + name_of(o.input) +
          ", .output = sluice::DType::" + name_of(o.output) +
          ", .granularity = sluice::Granularity::" + granularity +
-         ", .gate = sluice::Gate::" + (o.gate == Gate::none ? "none" : "silu") +
          ", .powers_of_two = " + (o.powers_of_two ? "true" : "false") + "};\n" +
          entry_text({.params = "sluice::BothParams",
                      .threads = "sluice::kQuantizeThreads",
-                     .ctas = "2",
+                     .ctas = o.input == DType::fp32 ? "1" : "2",
                      .call = "sluice::quantize::run_both<kConfig, sluice::quantize::BothArith>(params)"});
 }
 
@@ -125,7 +123,7 @@ i64 workspace_bytes(const QuantizeBothOptions& options, const QuantizeBothShape&
 
 std::size_t key_hash(const QuantizeBothOptions& o) {
   return hash_of({static_cast<i64>(o.input), static_cast<i64>(o.output), static_cast<i64>(o.granularity),
-                  static_cast<i64>(o.gate), o.powers_of_two});
+                  o.powers_of_two});
 }
 
 namespace ops {

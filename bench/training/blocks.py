@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times training steps of transformer blocks, forward and backward: bf16, sluice's FP8 recipes and torchao's, all under torch.compile.
+
+    PYTHONPATH=python python bench/training/blocks.py OUT.json [--models 8b,1b] [--batches 4x4096,1x4096] [--only TEXT] [--rounds 7] [--warm]
+
+A block is that of Llama-3: norms, attention (one kernel of torch's for all contenders), SwiGLU; weights and their gradients in bf16. A
+step is a forward, a backward of a given gradient, and the release of all gradients. Contenders run in turn, and a cell is the median.
+`memory` is the peak of a step above what is there before it, in MB. `difference` is the relative distance of the output from that of bf16,
+`cosine` that of the input's gradient. torchao is left out where it is not installed. --warm compiles and times nothing: run it beside others, one
+per contender (--only), to fill the cache of the compiler.
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+
+import torch
+import torch.nn.functional as F
+
+import sluice
+import sluice.torch as st
+
+BF16 = torch.bfloat16
+MODELS = {"8b": (4096, 14336, 32, 8, 128), "1b": (2048, 8192, 32, 8, 64)}  # width, inner width, heads, heads of k and v, their size
+
+
+class Norm(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return F.rms_norm(x, (x.shape[-1],), self.weight, 1e-5)
+
+
+class Block(torch.nn.Module):
+    def __init__(self, width, inner, heads, kv_heads, size):
+        super().__init__()
+        self.heads, self.kv_heads, self.size = heads, kv_heads, size
+        self.before, self.between = Norm(width), Norm(width)
+        self.qkv = torch.nn.Linear(width, (heads + 2 * kv_heads) * size, bias=False)
+        self.out = torch.nn.Linear(heads * size, width, bias=False)
+        self.gate_up = torch.nn.Linear(width, 2 * inner, bias=False)
+        self.down = torch.nn.Linear(inner, width, bias=False)
+
+    def forward(self, x):
+        batch, tokens, _ = x.shape
+        q, k, v = self.qkv(self.before(x)).view(batch, tokens, -1, self.size).transpose(1, 2).split(
+            [self.heads, self.kv_heads, self.kv_heads], 1)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2).reshape(batch, tokens, -1)
+        x = x + self.out(y)
+        gate, up = self.gate_up(self.between(x)).chunk(2, -1)
+        return x + self.down(F.silu(gate) * up)
+
+
+def with_sluice(recipe, **options):
+    def convert(block):
+        st.nn.convert_(block, recipe=recipe, backward="fp8", narrow=True, report=lambda done: None, **options)
+        return block
+    return convert
+
+
+def with_torchao(recipe):
+    def convert(block):
+        from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+        return convert_to_float8_training(block, config=Float8LinearConfig.from_recipe_name(recipe))
+    return convert
+
+
+CONTENDERS = {
+    "bf16": lambda block: block,
+    "sluice row": with_sluice("row"),
+    "sluice tensor": with_sluice("tensor"),
+    "sluice block": with_sluice("block"),
+    "sluice row, fast": with_sluice("row", use_fast_accum=True),
+    "sluice tensor, fast": with_sluice("tensor", use_fast_accum=True),
+    "sluice row, 16bit": with_sluice("row", weight_gradient="16bit"),
+    "torchao rowwise": with_torchao("rowwise"),
+    "torchao tensorwise": with_torchao("tensorwise"),
+    "torchao rowwise_with_gw_hp": with_torchao("rowwise_with_gw_hp"),
+}
+
+
+class Entrant:
+    """One contender at one model and batch, compiled."""
+
+    def __init__(self, name, model, batch, tokens):
+        torch.manual_seed(1)
+        width = MODELS[model][0]
+        block = Block(*MODELS[model]).to("cuda", BF16)
+        self.x = torch.randn(batch, tokens, width, device="cuda", dtype=BF16, requires_grad=True)
+        self.dy = torch.randn(batch, tokens, width, device="cuda", dtype=BF16) * 1e-4
+        self.block = torch.compile(CONTENDERS[name](block), dynamic=False)
+
+    def step(self):
+        y = self.block(self.x)
+        y.backward(self.dy)
+        return y
+
+    def release(self):
+        self.x.grad = None
+        for parameter in self.block.parameters():
+            parameter.grad = None
+
+    def result(self):
+        """Returns the output and the input's gradient, after two more steps."""
+        for _ in range(2):
+            self.release()
+            y = self.step()
+        made = y.detach().clone(), self.x.grad.clone()
+        self.release()
+        return made
+
+    def memory(self):
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        self.step()
+        torch.cuda.synchronize()
+        peak = torch.cuda.max_memory_allocated() - before
+        self.release()
+        return peak / 1e6
+
+    def ms(self, steps):
+        torch.cuda.synchronize()
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(steps):
+            self.step()
+            self.release()
+        end.record()
+        torch.cuda.synchronize()
+        return begin.elapsed_time(end) / steps
+
+
+def distance(a, b):
+    return float((a.float() - b.float()).norm() / b.float().norm())
+
+
+def run(model, batch, tokens, names, rounds, steps, warm):
+    entrants, failed, results = {}, {}, {}
+    for name in names:
+        try:
+            entrant = Entrant(name, model, batch, tokens)
+            results[name] = entrant.result()
+            entrants[name] = entrant
+        except Exception as error:  # a contender that cannot run is reported, and the others go on
+            failed[name] = f"{type(error).__name__}: {error}"[:300]
+    if warm:
+        return {"failed": failed}
+    times = {name: [] for name in entrants}
+    for turn in range(rounds + 1):  # the first round is thrown away
+        for name, entrant in entrants.items():
+            ms = entrant.ms(steps)
+            if turn:
+                times[name].append(ms)
+    record = {"model": model, "batch": batch, "tokens": tokens, "failed": failed, "contenders": {}}
+    wanted = results.get("bf16")
+    for name, entrant in entrants.items():
+        cell = {"ms": statistics.median(times[name]), "rounds": times[name], "memory": entrant.memory()}
+        if wanted is not None:
+            cell["difference"] = distance(results[name][0], wanted[0])
+            cell["cosine"] = float(F.cosine_similarity(results[name][1].flatten().float(), wanted[1].flatten().float(), 0))
+        record["contenders"][name] = cell
+        bf16 = record["contenders"].get("bf16", cell)["ms"]
+        print(f"{model} {batch}x{tokens} {name:28s} {cell['ms']:8.3f} ms  {bf16 / cell['ms']:.3f}  {cell['memory']:8.0f} MB  "
+              f"{cell.get('difference', 0):.4f}  {cell.get('cosine', 1):.5f}", flush=True)
+    for name, why in failed.items():
+        print(f"{model} {batch}x{tokens} {name}: {why}", flush=True)
+    return record
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--models", default="8b,1b")
+    parser.add_argument("--batches", default="4x4096,1x4096")
+    parser.add_argument("--only", default="", help="contenders with one of these texts in their name, joined by commas")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--warm", action="store_true")
+    given = parser.parse_args()
+    names = [name for name in CONTENDERS if any(text in name for text in given.only.split(","))]
+    records = []
+    for model in given.models.split(","):
+        for shape in given.batches.split(","):
+            batch, tokens = (int(number) for number in shape.split("x"))
+            records.append(run(model, batch, tokens, names, given.rounds, given.steps, given.warm))
+            torch._dynamo.reset()
+            torch.cuda.empty_cache()
+            if not given.warm:
+                given.out.write_text(json.dumps({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "sluice": sluice.__version__,
+                                                 "command": " ".join(sys.argv), "records": records}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
