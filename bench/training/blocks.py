@@ -5,6 +5,7 @@
 
 A block is that of Llama-3: norms, attention (one kernel of torch's for all contenders), SwiGLU; weights and their gradients in bf16. A
 step is a forward, a backward of a given gradient, and the release of all gradients. Contenders run in turn, and a cell is the median.
+"fast" sums the forward as torchao does, without promotion; gradients are promoted by all.
 `memory` is the peak of a step above what is there before it, in MB. `difference` is the relative distance of the output from that of bf16,
 `cosine` that of the input's gradient. torchao is left out where it is not installed. --warm compiles and times nothing: run it beside others, one
 per contender (--only), to fill the cache of the compiler.
@@ -22,6 +23,7 @@ import sluice
 import sluice.torch as st
 
 BF16 = torch.bfloat16
+torch._dynamo.config.recompile_limit = 64  # one class of blocks, compiled once per contender
 MODELS = {"8b": (4096, 14336, 32, 8, 128), "1b": (2048, 8192, 32, 8, 64)}  # width, inner width, heads, heads of k and v, their size
 
 
@@ -73,9 +75,9 @@ CONTENDERS = {
     "sluice row": with_sluice("row"),
     "sluice tensor": with_sluice("tensor"),
     "sluice block": with_sluice("block"),
-    "sluice row, fast": with_sluice("row", use_fast_accum=True),
-    "sluice tensor, fast": with_sluice("tensor", use_fast_accum=True),
-    "sluice row, 16bit": with_sluice("row", weight_gradient="16bit"),
+    "sluice row fast": with_sluice("row", use_fast_accum=True),
+    "sluice tensor fast": with_sluice("tensor", use_fast_accum=True),
+    "sluice row 16bit": with_sluice("row", weight_gradient="16bit"),
     "torchao rowwise": with_torchao("rowwise"),
     "torchao tensorwise": with_torchao("tensorwise"),
     "torchao rowwise_with_gw_hp": with_torchao("rowwise_with_gw_hp"),

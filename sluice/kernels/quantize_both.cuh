@@ -12,6 +12,9 @@
 // | tensor, row  | amax, cast    | 6; cast goes backwards, so that L2 has what amax read last |
 // | blocks       | cast          | 4                                             |
 //
+// Each thread copies its part of the next tiles by cp.async into slots of its own, so that two tiles per CTA
+// are in flight whatever the CTA does.
+//
 // A grid of any size is valid. `Arith` implements the steps on the GPU (quantize_both_entry.cuh) or in a test
 // (tests/unit/quantize_both_kernels_test.cc).
 #pragma once
@@ -69,7 +72,6 @@ struct BothQuantizer {
     const u32 place = index - first * column_tiles();
     return {first + place % rows, place / rows};
   }
-  SLUICE_DEVICE u32 tiles() const { return row_tiles() * column_tiles(); }
 
   /// How many of the thread's rows are inside the matrix.
   SLUICE_DEVICE int rows_left(i64 row, i64 column) const {
@@ -81,17 +83,49 @@ struct BothQuantizer {
   /// The thread's part of a tile, a row each, as in memory; zeros outside the matrix.
   using Part = Raw[kOwn];
 
-  SLUICE_DEVICE void fetch(Tile tile, Part& part) const {
+  /// Starts the copy of the thread's part of a tile into its slots of a stage of the ring. No other thread
+  /// reads them.
+  SLUICE_DEVICE void start(u32 stage, Tile tile) const {
     const i64 row = i64{tile.row} * kBothTile + own_row();
     const i64 column = i64{tile.column} * kBothTile + own_column();
     const int left = rows_left(row, column);
     i64 first = row * p.input_ld + column;
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
-      part[i] = Arith::template load_raw<kInput>(p.input, first, i < left);
+      Arith::template start<kInput>(stage * kOwn + i, p.input, first, i < left);
       first += p.input_ld;
     }
   }
+
+  /// The tiles of this CTA, in order or backwards, with kBothStages of them in flight.
+  struct Walk {
+    const BothQuantizer& quantizer;
+    const bool backwards;
+    u32 count = quantizer.row_tiles() * quantizer.column_tiles();
+    u32 index = blockIdx.x, ahead = blockIdx.x;  // the tile at hand, and the next to start
+    u32 stage = 0;
+
+    SLUICE_DEVICE Tile tile_of(u32 at) const { return quantizer.tile_at(backwards ? count - 1 - at : at); }
+    SLUICE_DEVICE Tile tile() const { return tile_of(index); }
+    /// Starts the next tile, in place of the one at hand, whose part must have been read; and goes on.
+    SLUICE_DEVICE void start_next() {
+      if (ahead < count) quantizer.start(stage, tile_of(ahead));
+      Arith::commit();
+      ahead += gridDim.x;
+      stage = stage + 1 == kBothStages ? 0 : stage + 1;
+    }
+    SLUICE_DEVICE void begin() {
+      for (int i = 0; i < kBothStages; ++i) start_next();
+    }
+    /// Waits for the tile at hand. Returns whether there is one.
+    SLUICE_DEVICE bool take(Part& part) const {
+      if (index >= count) return false;
+      Arith::template wait<kBothStages - 1>();
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) part[i] = Arith::template taken<kInput>(stage * kOwn + i);
+      return true;
+    }
+  };
 
   SLUICE_DEVICE static Chunk values_of(const Part& part, int i) {
     Chunk result{};
@@ -241,25 +275,28 @@ struct BothQuantizer {
     return p.amaxes + (at.is_row ? 0 : p.row_count) + at.place;
   }
 
+  SLUICE_DEVICE u32 amax_read(const Line& at) const {
+    return at.inside ? Arith::read(amax_of(at)) : 0;
+  }
+
   /// The amax step: maxima of the matrix, or of each row and column.
   SLUICE_DEVICE void amax() const {
     u32 of_matrix = 0;
     Part part;
-    u32 index = blockIdx.x;
-    if (index < tiles()) fetch(tile_at(index), part);
-    while (index < tiles()) {
-      const Tile tile = tile_at(index);
-      index += gridDim.x;
-      if constexpr (kTensor)
+    Walk walk{*this, false};
+    walk.begin();
+    for (; walk.take(part); walk.index += gridDim.x) {
+      if constexpr (kTensor) {
         of_matrix = larger(of_matrix, largest_of_part(part));
-      else
+        walk.start_next();
+      } else {
         look(part);
-      if (index < tiles()) fetch(tile_at(index), part);
-      if constexpr (kTensor) continue;
-      __syncthreads();
-      const Line at = line_of(tile);
-      if (at.wanted && at.inside) atomicMax(amax_of(at), largest_at(at.line, at.is_row));
-      __syncthreads();
+        __syncthreads();
+        walk.start_next();
+        const Line at = line_of(walk.tile());
+        if (at.wanted && at.inside) atomicMax(amax_of(at), largest_at(at.line, at.is_row));
+        __syncthreads();
+      }
     }
     if constexpr (kTensor) {
       of_matrix = largest_of_lanes(of_matrix, 32);
@@ -285,19 +322,18 @@ struct BothQuantizer {
   }
 
   /// Makes the multipliers of the tile's rows and columns, and stores the scales that no other tile stores.
-  SLUICE_DEVICE void find_multipliers(Tile tile) const {
+  /// `bits`: the largest magnitude of the thread's line, if the amax step found it.
+  SLUICE_DEVICE void find_multipliers(Tile tile, u32 bits) const {
     const Line at = line_of(tile);
-    u32 bits = 0;
     bool stores = at.wanted && at.inside;
     i64 target = at.place;
     if constexpr (kTensor) {
-      bits = Arith::read(p.amaxes);
       stores = threadIdx.x == 0 && tile.row == 0 && tile.column == 0;
       target = 0;
     } else if constexpr (kWholeRows) {
-      if (at.inside) bits = Arith::read(amax_of(at));
       stores = stores && (at.is_row ? tile.column : tile.row) == 0;
     } else if constexpr (kSquares) {
+      bits = 0;
 #pragma unroll
       for (int row = 0; row < kBothTile; row += 32)
         bits = larger(bits, shared.of_rows[row + threadIdx.x % 32]);
@@ -352,12 +388,14 @@ struct BothQuantizer {
         if constexpr (kOneScale) {
           if (j % 4 != 0) continue;
           const u32 w[4] = {rows[0][j / 4], rows[1][j / 4], rows[2][j / 4], rows[3][j / 4]};
-          const u32 low = Arith::bytes_of(w[0], w[1], 0x5140), more = Arith::bytes_of(w[2], w[3], 0x5140);
-          const u32 high = Arith::bytes_of(w[0], w[1], 0x7362), last = Arith::bytes_of(w[2], w[3], 0x7362);
-          columns[j] = Arith::bytes_of(low, more, 0x5410);
-          columns[j + 1] = Arith::bytes_of(low, more, 0x7632);
-          columns[j + 2] = Arith::bytes_of(high, last, 0x5410);
-          columns[j + 3] = Arith::bytes_of(high, last, 0x7632);
+          const u32 low = Arith::chosen_bytes(w[0], w[1], 0x5140),
+                    more = Arith::chosen_bytes(w[2], w[3], 0x5140);
+          const u32 high = Arith::chosen_bytes(w[0], w[1], 0x7362),
+                    last = Arith::chosen_bytes(w[2], w[3], 0x7362);
+          columns[j] = Arith::chosen_bytes(low, more, 0x5410);
+          columns[j + 1] = Arith::chosen_bytes(low, more, 0x7632);
+          columns[j + 2] = Arith::chosen_bytes(high, last, 0x5410);
+          columns[j + 3] = Arith::chosen_bytes(high, last, 0x7632);
         } else {
           const float m = of_columns[j];
           columns[j] = pack4(values[0].values[j] * m, values[1].values[j] * m, values[2].values[j] * m,
@@ -404,22 +442,21 @@ struct BothQuantizer {
   SLUICE_DEVICE void cast() const {
     constexpr bool kLooks = !kTensor && !kWholeRows;
     const bool sums = p.sums != nullptr;
-    const u32 last = tiles() - 1;
+    const u32 of_matrix = kTensor ? Arith::read(p.amaxes) : 0;
     Part part;
-    u32 index = blockIdx.x;
-    if (index <= last) fetch(tile_at(last - index), part);
-    while (index <= last) {
-      const Tile tile = tile_at(last - index);
-      index += gridDim.x;
+    Walk walk{*this, true};
+    walk.begin();
+    for (; walk.take(part); walk.index += gridDim.x) {
+      const Tile tile = walk.tile();
+      const u32 of_line = kWholeRows ? amax_read(line_of(tile)) : of_matrix;
       if constexpr (kLooks) look(part);
       if (sums) add(part);
       if (kLooks || sums) __syncthreads();
-      find_multipliers(tile);
+      find_multipliers(tile, of_line);
       if (sums) store_sums(tile);
       __syncthreads();
+      walk.start_next();
       cast_tile(tile, part);
-      // The next tile's loads are in flight while this tile's columns are stored.
-      if (index <= last) fetch(tile_at(last - index), part);
       __syncthreads();
       if (p.columns_t != nullptr) store_columns(tile);
       if (kLooks || sums) __syncthreads();

@@ -3,12 +3,49 @@
 // Launched by run/ops/quantize_both.cc.
 #pragma once
 
+#include <sluice/device/ptx/async_copy.cuh>
 #include <sluice/kernels/quantize_both.cuh>
 #include <sluice/kernels/quantize_entry.cuh>
 
 namespace sluice::quantize {
 
 struct BothArith : DeviceArith<Wait::none> {
+  /// The shared address of 16 bytes of this thread's slot. Slots of neighbouring threads lie side by side.
+  template <DType kType>
+  SLUICE_DEVICE static u32 address_of(u32 slot, u32 word) {
+    extern __shared__ __align__(16) u8 ring[];
+    constexpr u32 kWords = bytes_of(kType) / 2;
+    return ptx::shared_address(ring) + ((slot * kWords + word) * kQuantizeThreads + threadIdx.x) * 16;
+  }
+  /// Starts the copy of eight elements into a slot; zeros if not `inside`.
+  template <DType kType>
+  SLUICE_DEVICE static void start(u32 slot, const void* base, i64 index, bool inside) {
+    const u8* from = static_cast<const u8*>(base) + index * bytes_of(kType);
+#pragma unroll
+    for (u32 word = 0; word < bytes_of(kType) / 2; ++word)
+      ptx::copy_16_bytes_if(address_of<kType>(slot, word), from + 16 * word, inside);
+  }
+  SLUICE_DEVICE static void commit() {
+    ptx::commit_copies();
+  }
+  /// Waits until at most kLeft commits of this thread are not complete.
+  template <int kLeft>
+  SLUICE_DEVICE static void wait() {
+    ptx::wait_copies<kLeft>();
+  }
+  template <DType kType>
+  SLUICE_DEVICE static Raw<kType> taken(u32 slot) {
+    Raw<kType> raw;
+#pragma unroll
+    for (u32 word = 0; word < bytes_of(kType) / 2; ++word) {
+      uint4& to = raw.words[word];
+      asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(to.x), "=r"(to.y), "=r"(to.z), "=r"(to.w)
+                   : "r"(address_of<kType>(slot, word))
+                   : "memory");
+    }
+    return raw;
+  }
   /// Two codes in 16 bits, `low` at the lower address; saturates, and keeps NaN.
   template <DType kType>
   SLUICE_DEVICE static u32 pack_fp8(float low, float high) {
@@ -24,7 +61,9 @@ struct BothArith : DeviceArith<Wait::none> {
     return result;
   }
   /// Four bytes of a (0 to 3) and b (4 to 7), one per digit of `which`, the lowest first.
-  SLUICE_DEVICE static u32 bytes_of(u32 a, u32 b, u32 which) { return __byte_perm(a, b, which); }
+  SLUICE_DEVICE static u32 chosen_bytes(u32 a, u32 b, u32 which) {
+    return __byte_perm(a, b, which);
+  }
 };
 
 }  // namespace sluice::quantize

@@ -8,12 +8,18 @@
 namespace sluice {
 
 inline constexpr int kBothTile = 128;  // rows and columns of a CTA's tile, and of a scale block
+inline constexpr int kBothStages = 2;  // tiles that a CTA has in flight
 inline constexpr float kE5m2Largest = 57344.0f;
 /// Below this an amax counts as this. It keeps scales finite and does not touch gradients.
 inline constexpr float kSmallestTrainingAmax = 1e-12f;
 
 SLUICE_HD constexpr float largest_of(DType fp8) {
   return fp8 == DType::e5m2 ? kE5m2Largest : kE4m3Largest;
+}
+
+/// Dynamic shared memory of a CTA, in bytes: the tiles in flight.
+SLUICE_HD constexpr u32 both_ring_bytes(DType input) {
+  return static_cast<u32>(kBothStages * kBothTile * kBothTile * bytes_of(input));
 }
 
 /// amax: the first of two kernels where scales need a whole row, column or matrix. cast: all else.

@@ -26,6 +26,23 @@ namespace sluice {
 namespace {
 
 struct BothHostArith : HostArith {
+  /// The slots of all threads. A copy is complete when it starts, so that one which starts too early is seen.
+  template <DType kType>
+  static Raw<kType>& slot_of(u32 slot) {
+    static Raw<kType> slots[simulated_grid::kThreads][kBothStages * quantize::kOwn];
+    return slots[threadIdx.x][slot];
+  }
+  template <DType kType>
+  static void start(u32 slot, const void* base, i64 index, bool inside) {
+    slot_of<kType>(slot) = load_raw<kType>(base, index, inside);
+  }
+  static void commit() {}
+  template <int kLeft>
+  static void wait() {}
+  template <DType kType>
+  static Raw<kType> taken(u32 slot) {
+    return slot_of<kType>(slot);
+  }
   template <DType kType>
   static u32 pack_fp8(float low, float high) {
     return encode_code(kType, low) | static_cast<u32>(encode_code(kType, high)) << 8;
@@ -34,7 +51,7 @@ struct BothHostArith : HostArith {
     const u32 low = std::max(a & 0xffffu, b & 0xffffu), high = std::max(a >> 16, b >> 16);
     return low | high << 16;
   }
-  static u32 bytes_of(u32 a, u32 b, u32 which) {
+  static u32 chosen_bytes(u32 a, u32 b, u32 which) {
     const u64 all = static_cast<u64>(b) << 32 | a;
     u32 result = 0;
     for (u32 i = 0; i < 4; ++i) result |= static_cast<u32>(all >> (which >> 4 * i & 7) * 8 & 255) << 8 * i;

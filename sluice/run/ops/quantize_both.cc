@@ -142,7 +142,7 @@ std::vector<std::string> QuantizeBothOp::units(const Plan& plan) {
 
 Result<void> QuantizeBothOp::load(const Units& units, Prepared<QuantizeBothOp>& kernel) {
   for (size_t i = 0; i < units.texts.size(); ++i) {
-    SLUICE_TAKE(const auto module, units.load(i, 0, false));
+    SLUICE_TAKE(const auto module, units.load(i, both_ring_bytes(kernel.plan.input), false));
     kernel.modules.push_back(module);
   }
   kernel.image.device = units.device.info();
@@ -194,7 +194,8 @@ Result<void> QuantizeBothOp::enqueue(const Prepared<QuantizeBothOp>& kernel, con
   const i64 tiles = scale_blocks(shape.rows) * scale_blocks(shape.columns);
   const LaunchShape grid{
       .grid_x = static_cast<u32>(std::min(tiles, i64{kernel.image.device.sm_count} * kCtasPerSm)),
-      .block_x = kQuantizeThreads};
+      .block_x = kQuantizeThreads,
+      .smem_bytes = both_ring_bytes(kernel.plan.input)};
   const WorkspaceTurn turn(two_steps ? args.workspace.data : nullptr);
   if (two_steps) {
     const i64 bytes = amax_bytes(kernel.plan, shape);

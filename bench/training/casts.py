@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times st.quantize_both beside torch.compile's code for the same outputs, and beside a copy: inputs not in L2, CUDA graphs, in turns.
+
+    PYTHONPATH=python python bench/training/casts.py OUT.json [--rounds 7] [--shapes 4096x4096,...] [--alone]
+
+`share` is that of HBM's rate (4.5 TB/s of an H200, 3.0 of an H100), counting 4 bytes per element for blocks and 6 for scales of rows and of
+the matrix, which must be read twice. The compiled code rounds scales of rows to powers of two as the kernel does. --alone leaves it out.
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+
+import torch
+
+import sluice
+import sluice.torch as st
+
+BF16, E4M3 = torch.bfloat16, torch.float8_e4m3fn
+LARGEST, SMALLEST = 448.0, 1e-12
+SHAPES = ((4096, 4096), (8192, 2048), (16384, 4096), (16384, 14336), (28672, 4096), (1000, 4112))
+BYTES = {"1x128": 4, "128x128": 4, "row": 6, "tensor": 6}
+COLD_BYTES, LAUNCHES = 250e6, 20
+
+
+def multiplier(amax, power_of_two=False):
+    scale = LARGEST / amax.clamp(min=SMALLEST)
+    return torch.exp2(torch.floor(torch.log2(scale))) if power_of_two else scale
+
+
+def codes(x, factor):
+    return (x * factor).clamp(-LARGEST, LARGEST).to(E4M3)
+
+
+def by_tensor(x):
+    x = x.float()
+    m = multiplier(x.abs().amax())
+    q = codes(x, m)
+    return q, q.t().contiguous(), 1 / m
+
+
+def by_row(x):
+    x = x.float()
+    m, n = multiplier(x.abs().amax(1, keepdim=True), True), multiplier(x.abs().amax(0, keepdim=True), True)
+    return codes(x, m), codes(x, n).t().contiguous(), 1 / m, 1 / n.t()
+
+
+def by_row_block(x):
+    t, k = x.shape
+    x = x.float()
+    rows, columns = x.view(t, k // 128, 128), x.view(t // 128, 128, k)
+    m, n = multiplier(rows.abs().amax(2, keepdim=True)), multiplier(columns.abs().amax(1, keepdim=True))
+    return codes(rows, m).view(t, k), codes(columns, n).view(t, k).t().contiguous(), 1 / m, (1 / n).view(t // 128, k).t().contiguous()
+
+
+def by_square(x):
+    t, k = x.shape
+    x = x.float().view(t // 128, 128, k // 128, 128)
+    m = multiplier(x.abs().amax((1, 3), keepdim=True))
+    q = codes(x, m).view(t, k)
+    return q, q.t().contiguous(), 1 / m
+
+
+COMPILED = {"tensor": by_tensor, "row": by_row, "1x128": by_row_block, "128x128": by_square}
+
+
+def captured(call, inputs):
+    """Returns a CUDA graph of calls that go from input to input."""
+    for x in inputs[:3]:
+        call(x)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for i in range(LAUNCHES):
+            call(inputs[i % len(inputs)])
+    return graph
+
+
+def in_turns(graphs, rounds):
+    times = {name: [] for name in graphs}
+    for turn in range(rounds + 1):  # the first round is thrown away
+        for name, graph in graphs.items():
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            graph.replay()
+            end.record()
+            torch.cuda.synchronize()
+            if turn:
+                times[name].append(begin.elapsed_time(end) / LAUNCHES * 1e3)
+    return {name: statistics.median(rows) for name, rows in times.items()}
+
+
+def run(t, k, rounds, alone):
+    inputs = [torch.randn(t, k, device="cuda", dtype=BF16) for _ in range(max(2, int(COLD_BYTES // (2 * t * k)) + 1))]
+    copy = torch.empty_like(inputs[0])
+    graphs = {"copy": captured(copy.copy_, inputs)}
+    for name in BYTES:
+        graphs[f"sluice {name}"] = captured(lambda x: st.quantize_both(x, name, power_of_two=name == "row"), inputs)
+        if not alone and t % 128 == 0 and k % 128 == 0:
+            torch._dynamo.reset()
+            graphs[f"compiled {name}"] = captured(torch.compile(COMPILED[name], dynamic=False), inputs)
+    graphs["sluice 1x128 with sums"] = captured(lambda x: st.quantize_both(x, "1x128", sums=True), inputs)
+    us = in_turns(graphs, rounds)
+    rate = 4.5e6 if "H200" in torch.cuda.get_device_name() else 3.0e6
+    row = {"tokens": t, "columns": k, "us": us, "share": {name: count * t * k / us[f"sluice {name}"] / rate for name, count in BYTES.items()}}
+    row["share"]["copy"] = 4 * t * k / us["copy"] / rate
+    print(f"{t}x{k}", {name: round(value, 3) for name, value in row["share"].items()},
+          {name: round(us[f"compiled {name}"] / us[f"sluice {name}"], 2) for name in BYTES if f"compiled {name}" in us},
+          round(us["sluice 1x128 with sums"] / us["sluice 1x128"], 3), flush=True)
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--shapes", default=",".join(f"{t}x{k}" for t, k in SHAPES))
+    parser.add_argument("--alone", action="store_true")
+    given = parser.parse_args()
+    rows = []
+    for shape in given.shapes.split(","):
+        t, k = (int(number) for number in shape.split("x"))
+        rows.append(run(t, k, given.rounds, given.alone))
+        torch.cuda.empty_cache()
+        given.out.write_text(json.dumps({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "sluice": sluice.__version__,
+                                         "command": " ".join(sys.argv), "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
