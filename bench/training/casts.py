@@ -3,8 +3,8 @@
 
     PYTHONPATH=python python bench/training/casts.py OUT.json [--rounds 7] [--shapes 4096x4096,...] [--alone]
 
-`share` is that of HBM's rate (4.5 TB/s of an H200, 3.0 of an H100), counting 4 bytes per element for blocks and 6 for scales of rows and of
-the matrix, which must be read twice. The compiled code rounds scales of rows to powers of two as the kernel does. --alone leaves it out.
+`share` is that of HBM's rate: 4.5 TB/s of an H200, 3.0 of an H100. It counts 4 bytes per element for blocks. Scales of rows and of the
+matrix count 6, because the input must be read twice. The compiled code rounds scales of rows to powers of two as the kernel does. --alone leaves it out.
 """
 import argparse
 import json

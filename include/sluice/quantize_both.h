@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantises a matrix to fp8 in both orders, with fp32 scales, for the three products of a training step: rows
-// of codes for sums over columns, and columns of codes (the rows of the transposed matrix) for sums over
-// rows. A call reads the matrix once for scales by blocks, and twice for scales of rows or of the whole
-// matrix. It does not synchronise and may be captured.
+// Quantises a matrix to fp8 in both orders, with fp32 scales, for the three products of a training step. Rows
+// of codes serve sums over columns. Columns of codes, the rows of the transposed matrix,
+// serve sums over rows. A call reads the matrix once for scales by blocks, and twice for scales of rows or of
+// the whole matrix. It does not synchronise and may be captured.
 //   multiplier = (1 / amax) * largest, scale = amax * (1 / largest), output = fp8(input * multiplier)
 //   with powers of two: the multiplier's fraction is cleared, and scale = 1 / multiplier
 // each step rounded to fp32; largest is 448 (e4m3) or 57344 (e5m2). amax is the largest magnitude of the
@@ -17,7 +17,7 @@
 namespace sluice {
 
 struct QuantizeBothShape {
-  i64 rows = 0, columns = 0;  // of the output; columns must be a multiple of 16
+  i64 rows = 0, columns = 0;  // the output's; columns must be a multiple of 16
   // Elements from one row to the next; 0: no gaps. Those of columns_t are at least rows_up().
   i64 input_ld = 0, rows_ld = 0, columns_t_ld = 0;
 };

@@ -7,8 +7,10 @@
 
 #include <sluice/c_api/array_shape.h>
 #include <sluice/c_experts.h>
+#include <sluice/c_training.h>
 #include <sluice/norm.h>
 #include <sluice/quantize.h>
+#include <sluice/quantize_both.h>
 
 namespace sluice::c_api {
 
@@ -26,6 +28,13 @@ struct QuantizeCall {
   }
 };
 
+struct QuantizeBothCall {
+  QuantizeBothOptions options{};
+  QuantizeBothShape shape{};
+  QuantizeBothArgs args{};
+  int memory = kOnHost;
+};
+
 struct NormCall {
   NormOptions options{};
   NormShape shape{};
@@ -36,6 +45,7 @@ struct NormCall {
 /// Errors: invalid_argument (a missing array or an unknown enumerator), invalid_type, invalid_size,
 /// invalid_stride, wrong_device (arrays in different memories).
 Result<QuantizeCall> quantization_of(const sluice_quantization& what);
+Result<QuantizeBothCall> quantization_both_of(const sluice_quantization_both& what);
 Result<NormCall> normalization_of(const sluice_normalization& what);
 /// A quantiser of the rows that a table names, or a copy of them.
 Result<QuantizeCall> gathering_of(const sluice_gathering& what);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// See training.h.
-#include <sluice/c_api/training.h>
+// The quantiser of both orders in the C interface: checks its arrays (companions.h) and runs it.
+#include <sluice/c_api/companions.h>
 
 #include <string>
 
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/values.h>
-#include <sluice/run/ops/quantize_both.h>
+#include <sluice/run/ops/training/quantize_both.h>
 #include <sluice/try.h>
 
 namespace sluice::c_api {

@@ -4,7 +4,6 @@
 #include <sluice/c_api/companions.h>
 #include <sluice/c_api/experts.h>
 #include <sluice/c_api/packing.h>
-#include <sluice/c_api/training.h>
 #include <sluice/c_api/tvm_ffi_fields.h>
 #include <sluice/c_chain.h>
 #include <sluice/try.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantises a matrix in both orders: rows of codes as they lie, and columns of codes, which are the rows of
-// the transposed matrix. Products of a training step sum over either, and fp8 operands lie along the sum. The
-// rule of a scale is that of kernels/quantize.cuh, but amax is at least 1e-12, and scales may be powers of
-// two: then the multiplier loses its fraction, and the scale is its reciprocal.
+// the transposed matrix. Products of a training step sum over either, and fp8 operands lie along the sum.
+// Scales follow kernels/quantize.cuh, but amax is at least 1e-12, and scales may be powers of two. The
+// multiplier then loses its fraction, and the scale is its reciprocal.
 //
-// A CTA reads a tile of 128 x 128 once. A thread has 8 x 8 of it: its 8 rows of 8 codes go to memory from
-// registers, its 8 columns of 8 codes through shared memory, whose lines of 128 bytes are columns. Pieces of
+// A CTA reads a tile of 128 x 128 once, and a thread has 8 x 8 of it. Its rows of codes go to memory from
+// registers. Its columns of codes go through shared memory, whose lines of 128 bytes are columns. Pieces of
 // 8 bytes are permuted by the columns' group, so that neither side has bank conflicts.
 //
 // | granularity  | kernels       | bytes read and written per element of 16 bits |
@@ -30,10 +30,10 @@ inline constexpr int kPiecesOfLine = kBothTile / 8;
 
 struct BothShared {
   u32 of_rows[kBothTile];                        // largest magnitudes
-  alignas(16) float multipliers[2 * kBothTile];  // of the tile's rows, then of its columns
+  alignas(16) float multipliers[2 * kBothTile];  // the tile's rows', then its columns'
   union {
     struct {
-      u32 largest[kWarps][kBothTile];  // of columns; pairs of 16 bits take half of it
+      u32 largest[kWarps][kBothTile];  // the columns'; pairs of 16 bits take half of it
       float sums[kWarps][kBothTile];
     } of_warps;
     alignas(16) u64 pieces[kBothTile * kPiecesOfLine];
@@ -167,7 +167,7 @@ struct BothQuantizer {
     u32 columns[kOwn / 2] = {};
 #pragma unroll
     for (int i = 0; i < kOwn; i += 2) {
-      u32 both = 0;  // of two rows
+      u32 both = 0;  // two rows'
 #pragma unroll
       for (int of = 0; of < 2; ++of) {
         u32 words[kOwn / 2], row = 0;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernels/quantize_both.cuh on the GPU: the loads of quantize_entry.cuh, and conversions to either fp8 type.
-// Launched by run/ops/quantize_both.cc.
+// Launched by run/ops/training/quantize_both.cc.
 #pragma once
 
 #include <sluice/device/ptx/async_copy.cuh>
+#include <sluice/device/ptx/half_pair.cuh>
+#include <sluice/device/ptx/shared.cuh>
 #include <sluice/kernels/quantize_both.cuh>
 #include <sluice/kernels/quantize_entry.cuh>
 
@@ -37,13 +39,8 @@ struct BothArith : DeviceArith<Wait::none> {
   SLUICE_DEVICE static Raw<kType> taken(u32 slot) {
     Raw<kType> raw;
 #pragma unroll
-    for (u32 word = 0; word < bytes_of(kType) / 2; ++word) {
-      uint4& to = raw.words[word];
-      asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(to.x), "=r"(to.y), "=r"(to.z), "=r"(to.w)
-                   : "r"(address_of<kType>(slot, word))
-                   : "memory");
-    }
+    for (u32 word = 0; word < bytes_of(kType) / 2; ++word)
+      ptx::load_shared_v4(address_of<kType>(slot, word), &raw.words[word].x);
     return raw;
   }
   /// Two codes in 16 bits, `low` at the lower address; saturates, and keeps NaN.
@@ -56,9 +53,7 @@ struct BothArith : DeviceArith<Wait::none> {
   }
   /// The larger of each pair of signed 16-bit integers.
   SLUICE_DEVICE static u32 larger_pair(u32 a, u32 b) {
-    u32 result;
-    asm("max.s16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
-    return result;
+    return ptx::larger_integer_pair(a, b);
   }
   /// Four bytes of a (0 to 3) and b (4 to 7), one per digit of `which`, the lowest first.
   SLUICE_DEVICE static u32 chosen_bytes(u32 a, u32 b, u32 which) {

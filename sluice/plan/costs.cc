@@ -44,11 +44,12 @@ constexpr Constant<C> kRows[] = {
      "energy of an operation of 16-bit inputs at 1600 MHz, with its reads of shared memory", kPower, 0.2, 1},
     {"fp8_flop_pj", &C::fp8_flop_pj, 0.28, "pJ", device, "the same of fp8 inputs", kPower, 0.1, 0.6},
     {"port_byte_pj", &C::port_byte_pj, 13.3, "pJ", device,
-     "energy at 1600 MHz of a byte that arrives at an SM; reading it from L2 costs half as much besides, once "
+     "energy at 1600 MHz of a byte that arrives at an SM; reading it from L2 costs half as much besides, "
+     "once "
      "per multicast",
      kPower, 4, 40},
-    {"hbm_byte_pj", &C::hbm_byte_pj, 39.9, "pJ", device, "energy of a byte of HBM, at any SM clock", kPower, 15,
-     80},
+    {"hbm_byte_pj", &C::hbm_byte_pj, 39.9, "pJ", device, "energy of a byte of HBM, at any SM clock", kPower,
+     15, 80},
     {"smem_read_clocks_a", &C::smem_read_clocks_a, 12.05, "clocks", sm,
      "reading A's rows from shared memory for one 64 x n step of WGMMA; at 128 bytes per clock it would be "
      "16",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configs and parameters of the kernels that quantise a matrix in both orders: plain values, read by g++ and
-// by NVRTC. run/ops/quantize_both.cc writes them; kernels/quantize_both.cuh does the work.
+// by NVRTC. run/ops/training/quantize_both.cc writes them; kernels/quantize_both.cuh does the work.
 #pragma once
 
 #include <sluice/spec/quantize.h>

@@ -26,7 +26,7 @@ def same_as_the_reference(x, granularity, **options):
         nans = one.float().isnan()
         assert one.shape == other.shape and one.dtype is other.dtype and torch.equal(nans, other.float().isnan()), name
         assert same(one.float().masked_fill(nans, 0), other.float().masked_fill(nans, 0)), name
-    finite = x.isfinite().all(0)  # of the columns
+    finite = x.isfinite().all(0)
     most = float(x[:, finite].float().abs().max()) if finite.any() else 0.0
     assert torch.allclose(both.sums[finite], x[:, finite].double().sum(0).float(), rtol=1e-5, atol=1e-4 * most)
     assert not both.sums[~finite].isfinite().any()

@@ -16,7 +16,7 @@
 #include <sluice/reference/element.h>
 #include <sluice/reference/quantize.h>
 #include <sluice/run/jit/compiler.h>
-#include <sluice/run/ops/quantize_both.h>
+#include <sluice/run/ops/training/quantize_both.h>
 
 #include "quantize_on_host.h"
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arithmetic on two 16-bit numbers in a register, rounded to nearest even, with subnormals. PTX ISA: fma, mul
-// (f16x2, bf16x2), prmt.
+// (f16x2, bf16x2), max (s16x2), prmt.
 #pragma once
 
 #include <sluice/spec/dtype.h>
@@ -24,6 +24,13 @@ SLUICE_DEVICE u32 multiply_pair(u32 a, u32 b) {
     asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
   else
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+}
+
+// The larger of each pair of signed 16-bit integers.
+SLUICE_DEVICE u32 larger_integer_pair(u32 a, u32 b) {
+  u32 result;
+  asm("max.s16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
   return result;
 }
 

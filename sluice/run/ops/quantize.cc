@@ -114,11 +114,15 @@ Pointers pointers_of(const QuantizeArgs& x) {
           .workspace_bytes = x.workspace.bytes};
 }
 
+Result<void> check_quantizer_input(DType input) {
+  if (is_16bit(input) || input == DType::fp32) return {};
+  return Error{ErrorCode::invalid_type,
+               std::string("input is ") + name_of(input) + ": it must be bf16, fp16 or fp32"};
+}
+
 Result<void> check_options(const QuantizerOptions& options) {
   const auto& [input, granularity, gate, overlap, gathered] = options;
-  if (!is_16bit(input) && input != DType::fp32)
-    return Error{ErrorCode::invalid_type,
-                 std::string("input is ") + name_of(input) + ": it must be bf16, fp16 or fp32"};
+  SLUICE_TRY(check_quantizer_input(input));
   if (!granularity && !is_16bit(input))
     return Error{ErrorCode::invalid_type, std::string("input is ") + name_of(input) +
                                               " and there is no granularity: what is not quantised must be "

@@ -13,6 +13,8 @@ namespace sluice {
 Result<Operands> operands_of(const QuantizerOptions& options, const QuantizeShape& shape, bool scale_given);
 Pointers pointers_of(const QuantizeArgs& args);
 
+/// Error invalid_type unless a quantiser reads this type.
+Result<void> check_quantizer_input(DType input);
 /// Checks the options. Returns those errors of Quantizer::create that need no compiler.
 Result<void> check_options(const QuantizerOptions& options);
 /// Returns the shape with its strides filled in. Errors: invalid_size, invalid_stride.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads and launches the kernels that quantise in both orders. The arithmetic is in
 // kernels/quantize_both.cuh.
-#include <sluice/run/ops/quantize_both.h>
+#include <sluice/run/ops/training/quantize_both.h>
 
 #include <algorithm>
 #include <limits>
@@ -10,6 +10,7 @@
 #include <sluice/plan/text/units.h>
 #include <sluice/run/driver/error.h>
 #include <sluice/run/driver/workspace_turn.h>
+#include <sluice/run/ops/quantize.h>
 
 namespace sluice {
 namespace {
@@ -20,10 +21,6 @@ constexpr i64 kMostTiles = i64{1} << 31;
 
 enum Index { kInput, kRows, kColumns, kRowScales, kColumnScales, kSums, kWorkspace };
 
-std::string number(i64 value) {
-  return std::to_string(value);
-}
-
 bool takes_two_steps(const QuantizeBothOptions& options) {
   return options.granularity == Granularity::tensor || options.granularity == Granularity::row;
 }
@@ -32,40 +29,34 @@ i64 amax_bytes(const QuantizeBothOptions& options, const QuantizeBothShape& shap
   return 4 * (options.granularity == Granularity::tensor ? 1 : shape.rows + shape.columns);
 }
 
-Result<void> check_options(const QuantizeBothOptions& options) {
-  if (!is_16bit(options.input) && options.input != DType::fp32)
-    return Error{ErrorCode::invalid_type,
-                 std::string("input is ") + name_of(options.input) + ": it must be bf16, fp16 or fp32"};
-  if (!is_fp8(options.output))
-    return Error{ErrorCode::invalid_type,
-                 std::string("the output is ") + name_of(options.output) + ": it must be e4m3 or e5m2"};
-  return {};
-}
-
 Result<QuantizeBothShape> checked_shape(const QuantizeBothOptions& options, const QuantizeBothShape& given) {
   QuantizeBothShape shape = given;
   SLUICE_TRY(check_counts(shape.rows, shape.columns));
+  const auto refused = [](ErrorCode code, const char* name, i64 value, const char* rule) {
+    return Error{code, std::string(name) + " = " + std::to_string(value) + ": must be " + rule};
+  };
   if (shape.columns % kCodesPerRow != 0)
-    return Error{ErrorCode::invalid_size, "columns = " + number(shape.columns) +
-                                              ": must be a multiple of 16, since rows of fp8 lie 16 bytes "
-                                              "apart; pad the matrix with zeros"};
+    return refused(ErrorCode::invalid_size, "columns", shape.columns,
+                   "a multiple of 16, since rows of fp8 lie 16 bytes apart; pad the matrix with zeros");
   if (shape.columns > std::numeric_limits<i64>::max() / 2 ||
       scale_blocks(shape.rows) >= kMostTiles / std::max<i64>(scale_blocks(shape.columns), 1))
-    return Error{ErrorCode::invalid_size, number(shape.rows) + " rows of " + number(shape.columns) +
-                                              " columns: must be fewer than 2^31 tiles of 128 x 128; split "
-                                              "the matrix"};
-  SLUICE_TRY(take_pitch("input_ld", shape.input_ld, shape.columns, shape.rows));
-  SLUICE_TRY(take_pitch("rows_ld", shape.rows_ld, shape.columns, shape.rows));
-  SLUICE_TRY(take_pitch("columns_t_ld", shape.columns_t_ld, rows_up(shape), shape.columns));
-  const auto check_unit = [](const char* name, i64 pitch, i64 unit, i64 lines) -> Result<void> {
-    if (lines <= 1 || pitch % unit == 0) return {};
-    return Error{ErrorCode::invalid_stride, std::string(name) + " = " + number(pitch) +
-                                                ": must be a multiple of " + number(unit) +
-                                                ", since rows lie 16 bytes apart; copy the matrix"};
+    return refused(ErrorCode::invalid_size, "rows", shape.rows,
+                   "so few that there are fewer than 2^31 tiles of 128 x 128; split the matrix");
+  struct Pitch {
+    const char* name;
+    i64& elements;
+    i64 least, lines, unit;
   };
-  SLUICE_TRY(check_unit("input_ld", shape.input_ld, 16 / bytes_of(options.input), shape.rows));
-  SLUICE_TRY(check_unit("rows_ld", shape.rows_ld, kCodesPerRow, shape.rows));
-  SLUICE_TRY(check_unit("columns_t_ld", shape.columns_t_ld, kCodesPerRow, shape.columns));
+  const Pitch pitches[] = {
+      {"input_ld", shape.input_ld, shape.columns, shape.rows, 16 / bytes_of(options.input)},
+      {"rows_ld", shape.rows_ld, shape.columns, shape.rows, kCodesPerRow},
+      {"columns_t_ld", shape.columns_t_ld, rows_up(shape), shape.columns, kCodesPerRow}};
+  for (const Pitch& pitch : pitches) {
+    SLUICE_TRY(take_pitch(pitch.name, pitch.elements, pitch.least, pitch.lines));
+    if (pitch.lines > 1 && pitch.elements % pitch.unit != 0)
+      return refused(ErrorCode::invalid_stride, pitch.name, pitch.elements,
+                     "a multiple of 16 bytes, in elements; copy the matrix");
+  }
   return shape;
 }
 
@@ -129,8 +120,10 @@ std::size_t key_hash(const QuantizeBothOptions& o) {
 namespace ops {
 
 Result<QuantizeBothOptions> QuantizeBothOp::sealed(const Plan& plan, const DeviceInfo&) {
-  SLUICE_TRY(check_options(plan));
-  return plan;
+  SLUICE_TRY(check_quantizer_input(plan.input));
+  if (is_fp8(plan.output)) return plan;
+  return Error{ErrorCode::invalid_type,
+               std::string("the output is ") + name_of(plan.output) + ": it must be e4m3 or e5m2"};
 }
 
 std::vector<std::string> QuantizeBothOp::units(const Plan& plan) {
@@ -159,11 +152,11 @@ Result<QuantizeBothOp::Call> QuantizeBothOp::bind(const QuantizeBothOptions& opt
                  "rows and columns_t are null: pass memory for one of them, or both"};
   if (const i64 needed = workspace_bytes(options, shape);
       needed > 0 && (args.workspace.data == nullptr || args.workspace.bytes < needed))
-    return Error{ErrorCode::workspace, std::string("scales by ") + name_of(options.granularity) +
-                                           " need a workspace of " + number(needed) +
-                                           " bytes for the largest values, not " +
-                                           number(args.workspace.data == nullptr ? 0 : args.workspace.bytes) +
-                                           ": pass workspace_bytes()"};
+    return Error{ErrorCode::workspace,
+                 std::string("scales by ") + name_of(options.granularity) + " need a workspace of " +
+                     std::to_string(needed) + " bytes for the largest values, not " +
+                     std::to_string(args.workspace.data == nullptr ? 0 : args.workspace.bytes) +
+                     ": pass workspace_bytes()"};
   SLUICE_TAKE(auto&& operands, operands_of(options, shape, args));
   call.operands = operands;
   call.pointers = {.at = {args.input, args.rows, args.columns_t, args.row_scales, args.column_scales,
