@@ -309,14 +309,14 @@ SLUICE_API sluice_status sluice_device_default(int32_t ordinal, sluice_device** 
 SLUICE_API const char* sluice_device_name(const sluice_device* device);
 
 /* ---- explicit steps: plan, prepare, launch ---- */
-/* Times `candidates` likely plans of a problem, 1..16, and returns the fastest, with its time as the estimate.
- * The model's choice wins unless another plan takes 1 % less, or if rounds of one plan differ by 5 %, because
- * the GPU was busy; then nothing is stored. Plans whose results differ are dropped. The race needs no arrays:
- * it allocates up to 4 GB, waits for the GPU, and takes about 20 ms in addition to the compiles. Later plans of
- * this device use the result, and so do later devices of the same card, driver and version. For others it is
- * one more candidate. If this device has run the problem before, sluice_use_plan makes it run the new plan. No
- * result is stored for a packed product with `gated`, `residual` or `norm_a`. If the problem has a record, or
- * a result of this card, its plan is returned and nothing is timed. */
+/* Times `candidates` likely plans of a problem, 1..16, and returns the fastest, with its time as the
+ * estimate. The model's choice wins unless another plan takes 1 % less, or if rounds of one plan differ by 5
+ * %, because the GPU was busy; then nothing is stored. Plans whose results differ are dropped. The race needs
+ * no arrays: it allocates up to 4 GB, waits for the GPU, and takes about 20 ms in addition to the compiles.
+ * Later plans of this device use the result, and so do later devices of the same card, driver and version.
+ * For others it is one more candidate. If this device has run the problem before, sluice_use_plan makes it
+ * run the new plan. No result is stored for a packed product with `gated`, `residual` or `norm_a`. If the
+ * problem has a record, or a result of this card, its plan is returned and nothing is timed. */
 SLUICE_API sluice_status sluice_race(const sluice_device* device, const sluice_call* call, int32_t candidates,
                                      sluice_plan** plan);
 /* Compiles the plan's kernel, or finds it in the cache, and loads it. Do not call while a stream captures.

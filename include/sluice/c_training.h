@@ -9,15 +9,16 @@
 extern "C" {
 #endif
 
-/* Quantises a matrix in both orders. input: rows x columns of bf16, fp16 or fp32; columns is a multiple of 16. rows: its codes, e4m3 or e5m2. columns_t: the codes of its transpose,
- * columns x (rows rounded up to a multiple of 128). Scales are fp32 and packed: those of the matrix, and those
- * of its transpose, of which the granularity tensor has none (column_scales is NULL). rows and columns_t may
- * be NULL, one of them, with its scales: then the other order alone is written. */
+/* Quantises a matrix in both orders. input: rows x columns of bf16, fp16 or fp32; columns is a multiple
+ * of 16. rows: its codes, e4m3 or e5m2. columns_t: the codes of its transpose, columns x (rows rounded up to
+ * a multiple of 128). Scales are fp32 and packed: those of the matrix, and those of its transpose, of which
+ * the granularity tensor has none (column_scales is NULL). rows and columns_t may be NULL, one of them, with
+ * its scales: then the other order alone is written. */
 typedef struct {
   const sluice_array *input, *rows, *row_scales, *columns_t, *column_scales;
   const sluice_array* sums; /* fp32, packed: rows / 128, rounded up, x columns; NULL: none */
   int32_t granularity;
-  int32_t powers_of_two;            /* 1: scales are powers of two */
+  int32_t powers_of_two;             /* 1: scales are powers of two */
   const sluice_workspace* workspace; /* per tensor and per row alone; NULL: the device lends one */
 } sluice_quantization_both;
 /* Launches it, without synchronisation. The first call prepares it, but fails with not_prepared if the stream
