@@ -36,10 +36,10 @@ struct Timed {
 /// Captures `launches` launches as one graph. They use operand sets 0, 1, ... in turn.
 Result<Replay> capture_replay(const Lab& lab, const Contender& contender, int copies, int launches);
 
-/// Captures as many launches as take `replay_us`: at least one per operand set, and at most kMaxLaunches. A
-/// contender of more than kLongLaunchUs gets replays of 3 ms and rests of 20 ms at least, and its first
-/// replay is thrown away. Else its times are up to 29 % off (docs/findings/long-launches.md). Errors: those
-/// of the launch or the kernel.
+/// Captures as many launches as take `replay_us`: at least two, and one per operand set; at most
+/// kMaxLaunches. A contender of more than kLongLaunchUs gets replays of 3 ms and rests of 20 ms at least, and
+/// its first replay is thrown away. Else its times are up to 29 % off (docs/findings/long-launches.md).
+/// Errors: those of the launch or the kernel.
 inline constexpr int kMaxLaunches = 512;
 inline constexpr double kLongLaunchUs = 160;
 Result<Replay> replay_for(const Lab& lab, const Contender& contender, int copies, double replay_us);

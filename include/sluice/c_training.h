@@ -11,9 +11,9 @@ extern "C" {
 
 /* Quantises a matrix in both orders. input: rows x columns of bf16, fp16 or fp32; columns is a multiple
  * of 16. rows: its codes, e4m3 or e5m2. columns_t: the codes of its transpose, columns x (rows rounded up to
- * a multiple of 128). Scales are fp32 and packed: those of the matrix, and those of its transpose, of which
- * the granularity tensor has none (column_scales is NULL). rows and columns_t may be NULL, one of them, with
- * its scales: then the other order alone is written. */
+ * a multiple of 128). Scales are fp32 and packed: those of the matrix, and those of its transpose. The
+ * granularity tensor has row_scales alone, and always needs them. rows or columns_t may be NULL, with its
+ * scales: then the other order alone is written. For an empty matrix nothing is written. */
 typedef struct {
   const sluice_array *input, *rows, *row_scales, *columns_t, *column_scales;
   const sluice_array* sums; /* fp32, packed: rows / 128, rounded up, x columns; NULL: none */

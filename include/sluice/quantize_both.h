@@ -60,7 +60,8 @@ class BothQuantizer {
   /// driver.
   static Result<BothQuantizer> create(const Device& device, const QuantizeBothOptions& options);
 
-  /// Launches without allocation or synchronisation. Errors (nothing is launched): invalid_size (negative, or
+  /// Launches without allocation or synchronisation. For an empty matrix nothing is written, scales neither.
+  /// Errors (nothing is launched): invalid_size (negative, or
   /// columns that are no multiple of 16), invalid_stride, invalid_pointer, misaligned (16 bytes), aliasing,
   /// workspace, wrong_device, driver.
   Result<void> launch(const QuantizeBothShape& shape, const QuantizeBothArgs& args, Stream stream) const;

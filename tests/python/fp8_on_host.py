@@ -53,8 +53,11 @@ class OnHost:
         given = {names[field]: value for field, value in zip(pairs[::2], pairs[1::2])}
         input, granularity = given["input"], GRANULARITIES[given["granularity"]]
         assert input.stride(1) == 1, input.stride()
-        assert input.shape[1] % 16 == 0 and (given["scales_t"] is None) == (granularity == "tensor")
-        made = st.quantize_both_reference(input, granularity, dtype=given["output"].dtype, power_of_two=given["powers_of_two"], sums=True)
+        codes = [given[name] for name in ("output", "output_t") if given[name] is not None]  # an order that is not wanted is left out
+        assert input.shape[1] % 16 == 0 and codes and given["scales_t"] is None or granularity != "tensor"
+        assert granularity == "tensor" or all((given[codes] is None) == (given[scales] is None) for codes, scales in
+                                              (("output", "scales"), ("output_t", "scales_t")))
+        made = st.quantize_both_reference(input, granularity, dtype=codes[0].dtype, power_of_two=given["powers_of_two"], sums=True)
         for name, value in zip(("output", "scales", "output_t", "scales_t"), made):
             if given[name] is not None:
                 assert given[name].shape == value.shape and given[name].dtype is value.dtype, name

@@ -211,3 +211,9 @@ def test_torchs_split_backward(on_host, recipe, weight_gradient):  # noqa: F811
     del y
     stage_backward_weight(model.parameters(), groups)
     assert all(same(p.grad, one) for p, one in zip(model.parameters(), wanted[2:])) and len(on_host.products) == 4
+
+
+@pytest.mark.parametrize("make", [lambda: real(64, 32).t(), lambda: real(32, 80)[:, 3:67], lambda: real(32, 128)[:, ::2]])
+def test_inputs_with_gaps_are_copied(on_host, make):
+    layer, x = layer_of("row", k=64, n=32), make()
+    assert same(layer(x), layer(x.contiguous()))

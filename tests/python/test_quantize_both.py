@@ -106,3 +106,13 @@ def test_the_other_quantiser_is_as_it_was():
     x = real(64, 256) * 1e-6
     codes, scales = st.quantize_reference(x, "row")
     assert (scales == torch.tensor(1e-4) * torch.tensor(1 / 448.0)).all() and same(codes, (x.float() * (1 / torch.tensor(1e-4) * 448)).to(E4M3))
+
+
+@pytest.mark.parametrize("granularity", ["tensor", "row", "1x128", "128x128"])
+@pytest.mark.parametrize("shape", [(0, 32), (5, 0), (0, 0)])
+def test_matrices_without_elements_have_the_scale_of_zeros(granularity, shape):
+    both = st.quantize_both_reference(torch.empty(shape), granularity, sums=True)
+    scale = st.quantize_both_reference(torch.zeros(1, 16), granularity).row_scales.flatten()[0]
+    assert both.rows.shape == shape and both.columns.shape == (shape[1], -(-shape[0] // 128) * 128) and both.sums.shape == (shape[1],)
+    for scales in (both.row_scales, both.column_scales):
+        assert torch.equal(scales, scale.expand_as(scales))

@@ -234,6 +234,9 @@ TEST_F(Races, first_calls_of_a_layer_race_six_times) {
   EXPECT_FALSE(races(plain, {.m = 40, .n = kOutputs, .k = kInputs, .batch = 2}));
   for (const i64 m : {48, 56, 64}) EXPECT_TRUE(races(plain, {.m = m, .n = kOutputs, .k = kInputs}));
   EXPECT_FALSE(races(plain, {.m = 72, .n = kOutputs, .k = kInputs})) << "the seventh";
+  EXPECT_TRUE(ops::let_race({.outputs = kInputs, .inputs = kOutputs}).ok());
+  EXPECT_TRUE(races(plain, {.m = 72, .n = kOutputs, .k = kInputs, .d = {.type = DType::fp32}}))
+      << "a layer with the transposed weight has turns of its own";
 }
 
 TEST_F(Races, layers_that_convolve_are_known_by_their_filter) {

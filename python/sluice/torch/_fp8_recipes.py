@@ -13,7 +13,7 @@ from .._arguments import did_you_mean, shown
 from ..errors import InvalidArgument, Misaligned
 from ..problems import Problem
 from ._entry import checked
-from ._layers import ANY_ROWS, SCALES, linear_problem
+from ._layers import ANY_ROWS, SCALES, backward_problems, linear_problem
 from .quantize import E4M3, E5M2, TOKENS
 
 BACKWARDS, KEEPS, WEIGHT_GRADIENTS = ("fp8",), ("columns", "input"), ("fp8", "16bit")
@@ -78,15 +78,19 @@ def training_problems(layer: Any, recipe: str, weight_gradient: str, dtype: torc
     if n % 16 != 0:
         raise Misaligned(f"{type(layer).__name__}: out_features = {n} must be a multiple of 16 for a backward in FP8: leave the layer in 16 "
                          f"bits, or pad its outputs to {-(-n // 16) * 16}")
-    of = {"b": "e4m3", "d": str(dtype), "scale_a": scales, "scale_b": scales}
+    of = {"b": "e4m3", "d": str(dtype), "scale_a": scales}
     gradient = "e5m2" if casts.gradient.dtype is E5M2 else "e4m3"
-    made = [linear_problem(layer, ANY_ROWS, recipe, dtype), Problem(ANY_ROWS, k, n, a=gradient, **of)]
-    return made + ([Problem(n, k, TOKENS, a=gradient, **of)] if weight_gradient == "fp8" else [])
+    of_input = Problem(ANY_ROWS, k, n, a=gradient, scale_b="tensor" if casts.weight.columns == "tensor" else scales, **of)
+    if weight_gradient == "fp8":
+        of_weight = Problem(n, k, TOKENS, a=gradient, scale_b=scales, **of)
+    else:
+        of_weight = backward_problems(layer, torch.bfloat16 if dtype is torch.float32 else dtype)[1]
+    return [linear_problem(layer, ANY_ROWS, recipe, dtype), of_input, of_weight]
 
 
 # ---- which layers gain
 # A layer gains if 2 K N / (K + N) exceeds this number divided by the rate of HBM in TB/s. Casts move 6 bytes an element at a device copy's
-# rate, 0.9 of the datasheet's; products take 1 / 845 - 1 / 1497 ms a TFLOP less than bf16's.
+# rate, 0.9 of the datasheet's; products take 1 / 845 - 1 / 1497 s per TFLOP less than bf16's.
 _WIDTH_TIMES_RATE = 3900.0
 _COPY_SHARE = 0.9
 _LEAST_RATE = 3350  # the H100's, taken for a device that is not listed: it asks for the most

@@ -52,6 +52,14 @@ def _order(made: BothOrders, cast: Cast, rows: bool) -> Codes:
     return Codes(made.rows, made.row_scales, cast.rows) if rows else Codes(made.columns, made.column_scales, cast.columns)
 
 
+def prepare_casts(recipe: str, weight_gradient: str, input_dtype: torch.dtype, weight_dtype: torch.dtype, device: torch.device) -> None:
+    """Makes the quantisers of a layer's three operands ready: each casts a matrix of zeros."""
+    casts = training_recipe(recipe, weight_gradient)
+    for dtype, cast in ((input_dtype, casts.input), (weight_dtype, casts.weight), (input_dtype, casts.gradient)):
+        for granularity in {cast.rows, cast.columns}:
+            _both_on_gpu(torch.zeros(16, 16, device=device, dtype=dtype), granularity, cast.dtype, casts.power_of_two, True, True, False, 0)
+
+
 # ---- weights that stay cast
 class _Kept:
     """The codes of a weight inside of ``weights_kept``. ``captured``: whether the block was entered in a capture. The codes of each stream are
@@ -257,7 +265,7 @@ def linear_in_fp8(input: Tensor, weight: Tensor, bias: Optional[Tensor], recipe:
         raise InvalidSize(f"input has shape {tuple(input.shape)} and must have in_features = {weight.shape[1]} columns")
     dtype, number = _computed_in(input), workspace_number(workspace)
     if not needs_grad(input, weight, bias, None):
-        arguments = as_matrix(input), weight, bias, recipe, weight_gradient, False, use_fast_accum, dtype, number
+        arguments = as_matrix(input).contiguous(), weight, bias, recipe, weight_gradient, False, use_fast_accum, dtype, number
         y = (_forward(_REAL, *arguments) if _takes_no_dispatcher(input) else _FORWARD(*arguments))[0]
         return y.view(*input.shape[:-1], weight.shape[0])  # type: ignore[no-any-return]
     if weight_gradient == "16bit" and dtype is torch.float32:
@@ -283,7 +291,7 @@ class Fp8LinearFunction(torch.autograd.Function):
         columns = needs[1] and weight_gradient == "fp8" and keep == "columns"
         ctx.call, ctx.types = call, (input.dtype, weight.dtype, bias if bias is None else bias.dtype)
         ctx.holder = holder_of_main_grad(weight)
-        arguments = as_matrix(input), weight, bias, recipe, weight_gradient, columns, use_fast_accum, dtype, workspace
+        arguments = as_matrix(input).contiguous(), weight, bias, recipe, weight_gradient, columns, use_fast_accum, dtype, workspace
         y, codes, scales = _forward(_REAL, *arguments) if _takes_no_dispatcher(input) else _FORWARD(*arguments)
         return with_owner(ctx, owned(y.view(*input.shape[:-1], weight.shape[0])), weight, input if needs[1] and not columns else None,
                           codes if columns else None, scales if columns else None)
@@ -297,7 +305,7 @@ class Fp8LinearFunction(torch.autograd.Function):
         recipe, _, kind, _, _, deterministic, workspace, _ = ctx.call
         input_dtype, weight_dtype, bias_dtype = ctx.types
         walk, grad = walk_of(ctx), as_matrix(grad_output).contiguous()  # a sum's gradient has zero strides, which no kernel takes
-        before = grad, weight, None if input is None else as_matrix(input), columns, scales, recipe, kind, list(walk[:3]), input_dtype
+        before = grad, weight, None if input is None else as_matrix(input).contiguous(), columns, scales, recipe, kind, list(walk[:3]), input_dtype
         direct, found = _takes_no_dispatcher(grad), []
 
         def product(dtype: torch.dtype) -> Tensor:

@@ -18,7 +18,7 @@ from ._layers import ANY_ROWS, NEEDS_16_BITS, HoldsWorkspace, backward_problems,
 from ._library import as_matrix, scales_shape
 from ._states import QuantizedState
 from .autograd import needs_grad
-from .fp8_linear import keep_weights, linear_in_fp8
+from .fp8_linear import keep_weights, linear_in_fp8, prepare_casts
 from .functional import linear, scaled_mm
 from .packed_linear import PACKED_RECIPES, gpu_of
 from .quantize import quantize, quantize_reference, quantize_static
@@ -230,6 +230,8 @@ class Linear(HoldsWorkspace, QuantizedState):
         prepare(self.problem(1, dtype), m=rows, device=device)
         if self.codes_name is not None:
             prepare_quantizers(self._input_type(dtype), device=device)
+        elif self.recipe is not None:
+            prepare_casts(self.recipe, self.weight_gradient, self._input_type(dtype), self.weight.dtype, self.weight.device)
 
     @checked
     def problem(self, m: int, dtype: Optional[torch.dtype] = None) -> Problem:

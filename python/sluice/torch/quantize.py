@@ -8,6 +8,7 @@ bit-identical to the usual quantisers written in torch, such as DeepGEMM's casts
 """
 from __future__ import annotations
 
+import math
 from typing import NamedTuple, Optional, Tuple
 
 import torch
@@ -129,12 +130,14 @@ def quantize_reference(input: Tensor, granularity: str = "1x128") -> Tuple[Tenso
 def _reference(input: Tensor, granularity: str, dtype: torch.dtype, power_of_two: bool, smallest: float) -> Tuple[Tensor, Tensor]:
     shape = scales_shape(input.shape, granularity)
     columns = input.shape[-1]
-    rows = input.numel() // columns if columns else 0
+    rows = math.prod(input.shape[:-1])
     values = input.reshape(rows, columns).float().contiguous()  # a transposed one comes from quantize_both_reference
     height = {"tensor": max(rows, 1), "128x128": 128}.get(granularity, 1)
     width = 128 if granularity in ("1x128", "128x128") else max(columns, 1)
+    # A group without elements has the scale of zeros.
     missing = 1 if granularity == "tensor" and rows == 0 else -rows % height
-    padded = torch.nn.functional.pad(values, (0, -columns % width, 0, missing))
+    beyond = 1 if granularity in ("tensor", "row") and columns == 0 else -columns % width
+    padded = torch.nn.functional.pad(values, (0, beyond, 0, missing))
     groups = padded.view(padded.shape[0] // height, height, padded.shape[1] // width, width)
     amax = groups.abs().amax((1, 3), keepdim=True).clamp(smallest)
     largest = LARGEST[dtype]
@@ -189,6 +192,9 @@ def _both_on_gpu(input: Tensor, granularity: str, dtype: torch.dtype, power_of_t
                  workspace: int) -> tuple:
     """Quantises by the kernel. Returns the tensors of ``BothOrders``; None for those that are not wanted. The two scales of "tensor" are
     one tensor."""
+    if input.numel() == 0:  # the kernel writes nothing, scales neither
+        made = list(_both_reference(input, granularity, dtype, power_of_two, sums))
+        return (*(made[:2] if rows else (None, None)), *(made[2:4] if columns else (None, None)), made[4])
     made = list(new_both(input, granularity, dtype, rows, columns, False))
     if granularity == "tensor":
         scales, scales_t = made[1] if rows else made[3], None
@@ -261,6 +267,10 @@ def quantize_both_reference(input: Tensor, granularity: str = "1x128", *, dtype:
     """Returns the result of ``quantize_both``, computed by torch's own operations on any device: the reference for tests. All bits are
     the same, but those of ``sums``, which are added in another order."""
     _check_both(input, granularity, dtype)
+    return _both_reference(input, granularity, dtype, power_of_two, sums)
+
+
+def _both_reference(input: Tensor, granularity: str, dtype: torch.dtype, power_of_two: bool, sums: bool) -> BothOrders:
     rows, row_scales = _reference(input, granularity, dtype, power_of_two, SMALLEST_OF_BOTH)
     codes, column_scales = _reference(input.t(), granularity, dtype, power_of_two, SMALLEST_OF_BOTH)
     columns = input.new_zeros((input.shape[1], padded_tokens(input.shape[0])), dtype=dtype)

@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -20,6 +21,7 @@ Sizes sizes_of(i64 some, i64 others, const Axes& filter) {
 
 struct Layers {
   std::mutex mutex;
+  std::set<Sizes> known;       // outputs before inputs
   std::map<Sizes, int> turns;  // left
 };
 Layers& layers() {
@@ -37,7 +39,9 @@ Result<void> let_race(const LayerSizes& layer) {
       return Error{ErrorCode::invalid_size, std::string(name) + " = " + std::to_string(size) +
                                                 " must be at least 1: pass the sizes of a layer's weight"};
   const std::lock_guard lock(layers().mutex);
-  layers().turns.emplace(sizes_of(layer.outputs, layer.inputs, layer.filter), kTurnsOfLayer);
+  const Axes& filter = layer.filter;
+  if (layers().known.insert({layer.outputs, layer.inputs, filter.w, filter.h, filter.d}).second)
+    layers().turns[sizes_of(layer.outputs, layer.inputs, filter)] += kTurnsOfLayer;
   return {};
 }
 

@@ -16,7 +16,8 @@ struct LayerSizes {
   i64 outputs = 0, inputs = 0;
   Axes filter = kOnes;  // convolutions only
 };
-/// Lets first calls race whose weight has these sizes. A second call with the same sizes adds no turns. Error
+/// Lets first calls race whose weight has these sizes. A second call with the same sizes adds no turns;
+/// a layer whose weight is the transpose, like down of gate, has turns of its own. Error
 /// invalid_size: a size below 1. In C sluice_race_layer(): `filter` holds `spatial` sizes, outermost first;
 /// spatial 0: no convolution. It fails with invalid_argument for another `spatial` than 0..3, and for no
 /// filter.

@@ -15,11 +15,15 @@
 namespace sluice {
 namespace {
 
-constexpr i64 kCtasPerSm = 2;
 constexpr i64 kCodesPerRow = 16;  // a row of codes begins at a multiple of 16 bytes, for TMA
-constexpr i64 kMostTiles = i64{1} << 31;
+constexpr i64 kMostTiles = i64{1} << 28;
 
 enum Index { kInput, kRows, kColumns, kRowScales, kColumnScales, kSums, kWorkspace };
+
+/// CTAs that an SM holds at once: shared memory limits them.
+i64 ctas_per_sm(DType input) {
+  return input == DType::fp32 ? 1 : 2;
+}
 
 bool takes_two_steps(const QuantizeBothOptions& options) {
   return options.granularity == Granularity::tensor || options.granularity == Granularity::row;
@@ -41,7 +45,7 @@ Result<QuantizeBothShape> checked_shape(const QuantizeBothOptions& options, cons
   if (shape.columns > std::numeric_limits<i64>::max() / 2 ||
       scale_blocks(shape.rows) >= kMostTiles / std::max<i64>(scale_blocks(shape.columns), 1))
     return refused(ErrorCode::invalid_size, "rows", shape.rows,
-                   "so few that there are fewer than 2^31 tiles of 128 x 128; split the matrix");
+                   "so few that there are fewer than 2^28 tiles of 128 x 128; split the matrix");
   struct Pitch {
     const char* name;
     i64& elements;
@@ -102,7 +106,7 @@ std::string unit_text(const QuantizeBothOptions& o, BothStep step) {
          ", .powers_of_two = " + (o.powers_of_two ? "true" : "false") + "};\n" +
          entry_text({.params = "sluice::BothParams",
                      .threads = "sluice::kQuantizeThreads",
-                     .ctas = o.input == DType::fp32 ? "1" : "2",
+                     .ctas = std::to_string(ctas_per_sm(o.input)),
                      .call = "sluice::quantize::run_both<kConfig, sluice::quantize::BothArith>(params)"});
 }
 
@@ -185,10 +189,10 @@ Result<void> QuantizeBothOp::enqueue(const Prepared<QuantizeBothOp>& kernel, con
                           .rows_ld = shape.rows_ld,
                           .columns_t_ld = shape.columns_t_ld};
   const i64 tiles = scale_blocks(shape.rows) * scale_blocks(shape.columns);
-  const LaunchShape grid{
-      .grid_x = static_cast<u32>(std::min(tiles, i64{kernel.image.device.sm_count} * kCtasPerSm)),
-      .block_x = kQuantizeThreads,
-      .smem_bytes = both_ring_bytes(kernel.plan.input)};
+  const LaunchShape grid{.grid_x = static_cast<u32>(std::min(
+                             tiles, i64{kernel.image.device.sm_count} * ctas_per_sm(kernel.plan.input))),
+                         .block_x = kQuantizeThreads,
+                         .smem_bytes = both_ring_bytes(kernel.plan.input)};
   const WorkspaceTurn turn(two_steps ? args.workspace.data : nullptr);
   if (two_steps) {
     const i64 bytes = amax_bytes(kernel.plan, shape);
