@@ -45,8 +45,8 @@ PREPARES = """
 print(launches_of(lambda: sluice.prepare([problem]{})))
 """
 LAYER = """
-from sluice.torch._layers import let_race
-let_race(1024, 2048)
+from sluice._library import lib
+lib.sluice_race_layer(1024, 2048, None, 0)
 b = weight("bf16", 2048, 1024)
 for m in (8, 16, 24, 32, 40, 48, 56):
     a, out = on_gpu("bf16", (m, 2048)), on_gpu("bf16", (m, 1024))
