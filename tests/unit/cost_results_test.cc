@@ -86,11 +86,6 @@ constexpr TimedList kLists[] = {
     {"h200", "blind_4129dd5.json", 60, {.loss = 1.04, .worst_loss = 1.40, .spread = 0.06, .error = 0.12}},
     {"h200", "blind.json", 80, {.loss = 1.0255, .worst_loss = 1.35, .spread = 0.050, .error = 0.062}},
     {"h100", "blind.json", 80, {.loss = 1.027, .worst_loss = 1.245, .spread = 0.056, .error = 0.066}},
-    {"h200", "training.json", 28, {.loss = 1.008, .worst_loss = 1.08, .spread = 0.027, .error = 0.065}},
-    {"h200",
-     "training_middle.json",
-     16,
-     {.loss = 1.014, .worst_loss = 1.07, .spread = 0.036, .error = 0.055}},
 };
 
 TEST(cost_results, every_blind_list_has_a_bar) {
