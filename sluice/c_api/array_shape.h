@@ -10,6 +10,7 @@
 #include <sluice/result.h>
 #include <sluice/spec/dtype.h>
 #include <sluice/text.h>
+#include <sluice/try.h>
 
 namespace sluice::c_api {
 
@@ -172,6 +173,25 @@ inline Result<void> check_on(const Named& x, int memory, int ordinal) {
                  x.name() + " is in host memory, and a GPU is to compute: move all arrays to one"};
   return Error{ErrorCode::wrong_device,
                x.name() + " is on " + place_text(memory) + " and the call is for " + place_text(ordinal)};
+}
+
+inline std::string size_text(i64 rows, i64 columns) {
+  const i64 shape[] = {rows, columns};
+  return list(shape, 2);
+}
+/// Checks that `x` is a matrix of so many rows and columns; a count of -1 is any.
+inline Result<void> check_size(const Named& x, i64 rows, i64 columns, const std::string& wanted) {
+  SLUICE_TRY(check_present(x));
+  const bool fits =
+      x->ndim == 2 && (rows < 0 || x->shape[0] == rows) && (columns < 0 || x->shape[1] == columns);
+  return fits ? Result<void>{} : wrong_shape(x, wanted);
+}
+/// Checks that `x` has `count` fp32 values without gaps. `of` says in an error what they are.
+inline Result<void> check_values(const Named& x, i64 count, const std::string& of) {
+  SLUICE_TRY(check_present(x));
+  if (x->dtype != SLUICE_FP32) return wrong_type(x, "fp32; convert them");
+  if (count_of(*x.array) == count && is_packed(*x.array)) return {};
+  return wrong_shape(x, std::to_string(count) + " values " + of + ", contiguous and row-major");
 }
 
 }  // namespace sluice::c_api

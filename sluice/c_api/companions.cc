@@ -32,13 +32,8 @@ Result<void> check_like(const Named& x, const Named& other) {
 
 /// Checks that `scales` are fp32, contiguous, and as many as `granularity` needs for the matrix `of`.
 Result<void> check_scales(const Named& scales, Granularity granularity, const Named& of) {
-  SLUICE_TRY(check_present(scales));
-  const i64 wanted = scale_count(granularity, of->shape[0], of->shape[1]);
-  if (scales->dtype != SLUICE_FP32) return wrong_type(scales, "fp32; convert them");
-  if (count_of(*scales.array) != wanted || !is_packed(*scales.array))
-    return wrong_shape(scales, std::to_string(wanted) + " values for output " + shape_text(*of.array) +
-                                   " by " + name_of(granularity) + ", contiguous and row-major");
-  return {};
+  return check_values(scales, scale_count(granularity, of->shape[0], of->shape[1]),
+                      "for output " + shape_text(*of.array) + " by " + name_of(granularity));
 }
 
 /// Checks that the output has the input's rows and columns, or half the columns if the input holds gate and

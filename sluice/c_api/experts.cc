@@ -9,19 +9,6 @@
 namespace sluice::c_api {
 namespace {
 
-/// Checks that `x` is a matrix of so many rows and columns; a count of -1 is any.
-Result<void> check_size(const Named& x, i64 rows, i64 columns, const std::string& wanted) {
-  SLUICE_TRY(check_present(x));
-  const bool fits =
-      x->ndim == 2 && (rows < 0 || x->shape[0] == rows) && (columns < 0 || x->shape[1] == columns);
-  return fits ? Result<void>{} : wrong_shape(x, wanted);
-}
-
-std::string size_text(i64 rows, i64 columns) {
-  const i64 shape[] = {rows, columns};
-  return list(shape, 2);
-}
-
 /// Checks that `x` has rows x columns elements of y's type, and returns its pitch.
 Result<i64> pitch_like(const Named& x, const Named& y, i64 tokens) {
   SLUICE_TRY(check_size(x, tokens, y->shape[1], size_text(tokens, y->shape[1]) + ": a row for each token"));
@@ -94,25 +81,6 @@ Result<CombineCall> combining_of(const sluice_combining& what) {
   return call;
 }
 
-namespace {
-
-/// Checks a call, that its first array is on the device, and runs it.
-template <class What, class Check, class Run>
-sluice_status run_on(sluice_device* device, const What* what, const Check& check, const Named& first,
-                     const Run& run) {
-  const auto call = check(*what);
-  if (!call) return fail(call.error());
-  const Result<void> there = check_on(first, call->memory, device->session.device().ordinal());
-  return there ? status_of(run(device->session, *call)) : fail(there.error());
-}
-
-/// Returns the error of a null argument, if one is null.
-sluice_status check_both(const void* device, const void* what) {
-  if (device != nullptr && what != nullptr) return SLUICE_OK;
-  return fail(null_argument(device == nullptr ? "device" : "what"));
-}
-
-}  // namespace
 }  // namespace sluice::c_api
 
 using namespace sluice;

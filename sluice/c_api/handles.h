@@ -36,6 +36,22 @@ namespace sluice::c_api {
 /// Returns the process-wide device of a GPU. The first call opens it, with the environment's options.
 Result<sluice_device*> default_device(int ordinal);
 
+/// Checks a call, that its first array is on the device, and runs it.
+template <class What, class Check, class Run>
+sluice_status run_on(sluice_device* device, const What* what, const Check& check, const Named& first,
+                     const Run& run) {
+  const auto call = check(*what);
+  if (!call) return fail(call.error());
+  const Result<void> there = check_on(first, call->memory, device->session.device().ordinal());
+  return there ? status_of(run(device->session, *call)) : fail(there.error());
+}
+
+/// Returns the error of a null argument, if one is null.
+inline sluice_status check_both(const void* device, const void* what) {
+  if (device != nullptr && what != nullptr) return SLUICE_OK;
+  return fail(null_argument(device == nullptr ? "device" : "what"));
+}
+
 /// The GPU that plans are made for, and its tuning records.
 struct Target {
   DeviceInfo info{};  // an H200

@@ -2,8 +2,6 @@
 // The quantiser of both orders in the C interface: checks its arrays (companions.h) and runs it.
 #include <sluice/c_api/companions.h>
 
-#include <string>
-
 #include <sluice/c_api/error.h>
 #include <sluice/c_api/handles.h>
 #include <sluice/c_api/values.h>
@@ -11,30 +9,6 @@
 #include <sluice/try.h>
 
 namespace sluice::c_api {
-namespace {
-
-std::string size_text(i64 rows, i64 columns) {
-  const i64 shape[] = {rows, columns};
-  return list(shape, 2);
-}
-
-/// Checks that `x` is a matrix of this size.
-Result<void> check_size(const Named& x, i64 rows, i64 columns, const char* why) {
-  SLUICE_TRY(check_present(x));
-  if (x->ndim == 2 && x->shape[0] == rows && x->shape[1] == columns) return {};
-  return wrong_shape(x, size_text(rows, columns) + why);
-}
-
-/// Checks that `x` has this many fp32 values without gaps.
-Result<void> check_values(const Named& x, i64 count, const std::string& of) {
-  SLUICE_TRY(check_present(x));
-  if (x->dtype != SLUICE_FP32) return wrong_type(x, "fp32; convert them");
-  if (count_of(*x.array) == count && is_packed(*x.array)) return {};
-  return wrong_shape(x, std::to_string(count) + " values, contiguous and row-major, " + of);
-}
-
-}  // namespace
-
 Result<QuantizeBothCall> quantization_both_of(const sluice_quantization_both& what) {
   const Enumerator enumerators[] = {{"granularity", what.granularity, 4}};
   SLUICE_TRY(check_enumerators(enumerators));
@@ -61,19 +35,21 @@ Result<QuantizeBothCall> quantization_both_of(const sluice_quantization_both& wh
                         .shape = {.rows = count, .columns = width}};
   const std::string by = name_of(granularity);
   const bool by_tensor = granularity == Granularity::tensor;
-  if (rows.array != nullptr) SLUICE_TRY(check_size(rows, count, width, ": a code for each value"));
+  if (rows.array != nullptr)
+    SLUICE_TRY(check_size(rows, count, width, size_text(count, width) + ": a code for each value"));
   if (rows.array != nullptr || by_tensor)
     SLUICE_TRY(check_values(row_scales, scale_count(granularity, count, width), "for rows by " + by));
   if (columns.array != nullptr) {
     SLUICE_TRY(check_size(columns, width, rows_up(call.shape),
-                          ": the transpose, whose rows are filled up to a multiple of 128"));
+                          size_text(width, rows_up(call.shape)) +
+                              ": the transpose, whose rows are filled up to a multiple of 128"));
     if (columns->dtype != codes->dtype)
       return wrong_type(columns, type_text(codes->dtype) + " as rows are; convert them");
     if (!by_tensor)
       SLUICE_TRY(check_values(column_scales, scale_count(granularity, width, count), "for columns by " + by));
   }
   if (sums.array != nullptr)
-    SLUICE_TRY(check_values(sums, scale_blocks(count) * width, "a row of sums for each 128 rows"));
+    SLUICE_TRY(check_values(sums, scale_blocks(count) * width, "of sums, a row for each 128 rows"));
   SLUICE_TAKE(call.shape.input_ld, pitch_of(input));
   if (rows.array != nullptr) {
     SLUICE_TAKE(call.shape.rows_ld, pitch_of(rows));
@@ -102,16 +78,14 @@ extern "C" {
 sluice_status sluice_quantize_both(sluice_device* device, const sluice_quantization_both* what,
                                    sluice_stream stream) {
   return guarded([&] {
-    if (device == nullptr || what == nullptr)
-      return fail(null_argument(device == nullptr ? "device" : "what"));
-    Result<QuantizeBothCall> call = quantization_both_of(*what);
-    if (!call) return fail(call.error());
-    const Device& owner = device->session.device();
-    if (const Result<void> there = check_on({"input", what->input}, call->memory, owner.ordinal()); !there)
-      return fail(there.error());
-    if (what->workspace != nullptr) call->args.workspace = what->workspace->workspace.view();
-    return status_of(ops::run<ops::QuantizeBothOp>(owner, call->options, {call->shape, call->args}, stream,
-                                                   "run it once before the capture"));
+    if (const sluice_status null = check_both(device, what); null != SLUICE_OK) return null;
+    return run_on(device, what, quantization_both_of, {"input", what->input},
+                  [&](Session& session, const QuantizeBothCall& call) {
+                    QuantizeBothArgs args = call.args;
+                    if (what->workspace != nullptr) args.workspace = what->workspace->workspace.view();
+                    return ops::run<ops::QuantizeBothOp>(session.device(), call.options, {call.shape, args},
+                                                         stream, "run it once before the capture");
+                  });
   });
 }
 

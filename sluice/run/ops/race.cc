@@ -251,7 +251,8 @@ RaceWish wish_to_prepare(const Device& device, int race) {
 
 RaceWish wish_to_run(const Device& device, const Problem& problem) {
   if (device.options().race != kUsualRace) return {.most = device.options().race};
-  const bool races = most_unasked_bytes(device) > 0 && takes_turn(problem);  // in this order: turns are few
+  // Only layers' calls ask the driver, and what cannot race takes no turn.
+  const bool races = has_turn(problem) && most_unasked_bytes(device) > 0 && takes_turn(problem);
   return {.most = races ? kUsualRacers : 0, .asked = false};
 }
 

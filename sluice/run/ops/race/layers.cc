@@ -29,6 +29,18 @@ Layers& layers() {
   return all;
 }
 
+/// The turns of the layer that the problem is a product of; null if there are none. Call it under the lock.
+int* turns_of(const Problem& p) {
+  const auto left = [](const Sizes& sizes) -> int* {
+    const auto found = layers().turns.find(sizes);
+    return found != layers().turns.end() && found->second > 0 ? &found->second : nullptr;
+  };
+  if (is_conv(p.conv)) return left(sizes_of(p.conv.filters, p.conv.channels, p.conv.filter));
+  if (p.batch != 1 || has_groups(p)) return nullptr;
+  int* const of_output = left(sizes_of(p.n, p.k, kOnes));
+  return of_output != nullptr ? of_output : left(sizes_of(p.m, p.n, kOnes));  // the weight's gradient
+}
+
 }  // namespace
 
 Result<void> let_race(const LayerSizes& layer) {
@@ -45,15 +57,16 @@ Result<void> let_race(const LayerSizes& layer) {
   return {};
 }
 
-bool takes_turn(const Problem& p) {
+bool has_turn(const Problem& problem) {
   const std::lock_guard lock(layers().mutex);
-  const auto takes = [](const Sizes& sizes) {
-    const auto found = layers().turns.find(sizes);
-    return found != layers().turns.end() && found->second > 0 && found->second-- > 0;
-  };
-  if (is_conv(p.conv)) return takes(sizes_of(p.conv.filters, p.conv.channels, p.conv.filter));
-  if (p.batch != 1 || has_groups(p)) return false;
-  return takes(sizes_of(p.n, p.k, kOnes)) || takes(sizes_of(p.m, p.n, kOnes));  // the weight's gradient
+  return turns_of(problem) != nullptr;
+}
+
+bool takes_turn(const Problem& problem) {
+  const std::lock_guard lock(layers().mutex);
+  int* const turns = turns_of(problem);
+  if (turns != nullptr) --*turns;
+  return turns != nullptr;
 }
 
 }  // namespace sluice::ops

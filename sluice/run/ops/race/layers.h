@@ -22,8 +22,9 @@ struct LayerSizes {
 /// spatial 0: no convolution. It fails with invalid_argument for another `spatial` than 0..3, and for no
 /// filter.
 Result<void> let_race(const LayerSizes& layer);
-/// Returns whether the problem is a product of such a layer, or of its gradients, and has a turn, which is
-/// then used up.
+/// Returns whether the problem is a product of such a layer, or of its gradients, and has a turn.
+bool has_turn(const Problem& problem);
+/// Returns has_turn(), and uses the turn up.
 bool takes_turn(const Problem& problem);
 
 }  // namespace sluice::ops
