@@ -211,7 +211,9 @@ std::string problem_text(const Problem& p) {
   else if (!conv && p.batch != 1)
     text += fmt::format(" batch {}", p.batch);
   if (is_block_scaled(p.epilogue))
-    text += scales_by_columns(p) ? " block-scaled by columns" : " block-scaled";
+    text += scales_each_column(p.epilogue) ? " scaled by 1x128"
+            : scales_by_columns(p)         ? " block-scaled by columns"
+                                           : " block-scaled";
   else if (is_promoted(p))
     text += " promoted";
   if (p.epilogue.scale_a == ScaleMode::vector && p.epilogue.scale_b == ScaleMode::vector)

@@ -88,6 +88,14 @@ constexpr void add_experts(ConfigList& list) {
     Problem by_columns = problem(e4m3, bf16, blocks);
     by_columns.scale_a_ld = 1;
     add(by_columns, base, {1, 2});
+    for (const DType out : {bf16, DType::fp32}) {
+      Problem each_column = by_columns;
+      each_column.epilogue.scale_b = ScaleMode::vector128;
+      each_column.d.type = out;
+      add(each_column, base, {2, 1});
+      if (out == DType::fp32) each_column.epilogue.update = Update::add;
+      add(each_column, base, {1, 1}, StorePath::direct);
+    }
     by_columns.batch = 8;
     by_columns.groups.kind = GroupKind::ends;
     by_columns.epilogue.row_factors = true;

@@ -27,7 +27,6 @@ const char* missing_counterpart(const Problem& p) {
   const Epilogue& e = p.epilogue;
   if (p.a.type == DType::e5m2 && p.b.type == DType::e5m2) return "cuBLASLt has no e5m2 x e5m2 product";
   if (reads_table(p)) return "cuBLASLt has no groups before CUDA 13.3";
-  if (scales_by_columns(p)) return "its scales are copied from scales of A by rows";
   if (e.gated) return "cuBLASLt has no gated epilogue";
   if (e.scale_d != ScaleMode::none) return "cuBLASLt multiplies by a scale of D and does not divide by it";
   if (e.activation == Activation::silu) return "cuBLASLt has no SiLU epilogue";
@@ -44,7 +43,8 @@ const char* missing_counterpart(const Problem& p) {
 int32_t scale_mode_of(ScaleMode mode, cublasLtMatmulMatrixScale_t of_blocks) {
   switch (mode) {
     case ScaleMode::vector: return CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
-    case ScaleMode::block: return of_blocks;
+    case ScaleMode::block:
+    case ScaleMode::vector128: return of_blocks;
     default: return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
   }
 }
@@ -191,7 +191,9 @@ Result<void> CublasLtProblem::make_desc(const Problem& p, const ProblemData& dat
     if (e.scale_b != ScaleMode::none) writer.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scale_b);
     if (e.scale_a != ScaleMode::none) writer.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scale_a);
     const int32_t right_mode = scale_mode_of(e.scale_a, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F);
-    const int32_t left_mode = scale_mode_of(e.scale_b, CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F);
+    const int32_t left_mode =
+        scale_mode_of(e.scale_b, scales_each_column(e) ? CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F
+                                                       : CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F);
     writer.set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, left_mode);
     writer.set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, right_mode);
   }

@@ -38,6 +38,13 @@ std::vector<float> transposed(const std::vector<float>& scales, i64 rows, i64 co
   return result;
 }
 
+std::vector<float> without_gaps(const std::vector<float>& scales, i64 rows, i64 columns, i64 pitch) {
+  std::vector<float> result;
+  for (i64 row = 0; row < rows; ++row)
+    result.insert(result.end(), scales.begin() + row * pitch, scales.begin() + row * pitch + columns);
+  return result;
+}
+
 std::vector<float> padded(const std::vector<float>& scales, i64 rows, i64 columns) {
   const i64 pitch = round_up(columns, kRowMultiple);
   std::vector<float> result(static_cast<size_t>(rows * pitch));
@@ -48,8 +55,11 @@ std::vector<float> padded(const std::vector<float>& scales, i64 rows, i64 column
 }
 
 Result<PeerScales> PeerScales::create(const Device& device, const Problem& problem) {
-  const i64 of_b = scale_blocks(problem.n) * round_up(scale_blocks(problem.k), kRowMultiple);
-  SLUICE_TAKE(DeviceBuffer a, DeviceBuffer::allocate(device, scale_a_count(problem) * i64{sizeof(float)}));
+  const i64 k_blocks = scale_blocks(problem.k);
+  const i64 of_b = scales_each_column(problem.epilogue)
+                       ? scale_b_count(problem)
+                       : scale_blocks(problem.n) * round_up(k_blocks, kRowMultiple);
+  SLUICE_TAKE(DeviceBuffer a, DeviceBuffer::allocate(device, problem.m * k_blocks * i64{sizeof(float)}));
   SLUICE_TAKE(DeviceBuffer b, DeviceBuffer::allocate(device, of_b * i64{sizeof(float)}));
   return PeerScales(device, std::move(a), std::move(b));
 }
@@ -58,9 +68,11 @@ Result<void> PeerScales::copy(const Problem& problem, const gemm::Args& args) co
   SLUICE_TRY(synchronize(device_));  // any stream may have written the scales
   const i64 blocks = scale_blocks(problem.k);
   SLUICE_TAKE(const std::vector<float> a, read(device_, args.scale_a, scale_a_count(problem)));
-  SLUICE_TRY(write(a_, transposed(a, problem.m, blocks)));
+  SLUICE_TRY(write(a_, scales_by_columns(problem) ? without_gaps(a, blocks, problem.m, problem.scale_a_ld)
+                                                  : transposed(a, problem.m, blocks)));
   SLUICE_TAKE(const std::vector<float> b, read(device_, args.scale_b, scale_b_count(problem)));
-  return write(b_, padded(b, scale_blocks(problem.n), blocks));
+  // Scales of each column lie as cuBLASLt has them.
+  return write(b_, scales_each_column(problem.epilogue) ? b : padded(b, scale_blocks(problem.n), blocks));
 }
 
 }  // namespace sluice::bench

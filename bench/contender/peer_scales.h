@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Converts block scales to cuBLASLt's layout (manual, "Scaling factors layouts"). There, the scales of A's 1
 // x 128 blocks are column-major, and rows of the 128 x 128 scales of B are padded to a multiple of four. Ours
-// are row-major without padding. The bench converts a copy, so any k and any scales can be compared.
+// are row-major without padding, or those of A by columns with gaps. The bench converts a copy, so any k and
+// any scales can be compared.
 #pragma once
 
 #include <vector>
@@ -12,6 +13,8 @@ namespace sluice::bench {
 
 /// Returns a rows x columns matrix in column-major order.
 std::vector<float> transposed(const std::vector<float>& scales, i64 rows, i64 columns);
+/// Returns a rows x columns matrix whose rows were `pitch` apart.
+std::vector<float> without_gaps(const std::vector<float>& scales, i64 rows, i64 columns, i64 pitch);
 /// Returns a rows x columns matrix whose rows are zero-padded to a multiple of four columns.
 std::vector<float> padded(const std::vector<float>& scales, i64 rows, i64 columns);
 

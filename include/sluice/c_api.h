@@ -22,7 +22,7 @@ extern "C" {
 #define SLUICE_API __attribute__((visibility("default")))
 /* The ABI number, which grows when a struct or a function below changes. sluice_c_abi() returns the number
  * of the loaded library. */
-#define SLUICE_C_ABI 16
+#define SLUICE_C_ABI 17
 
 typedef enum {
   SLUICE_OK = 0,
@@ -58,7 +58,13 @@ typedef enum {
   SLUICE_CLAMPED_SWIGLU, /* only with gated */
   SLUICE_ACTIVATIONS
 } sluice_activation;
-typedef enum { SLUICE_NO_SCALE, SLUICE_SCALE_TENSOR, SLUICE_SCALE_VECTOR, SLUICE_SCALE_BLOCK } sluice_scale;
+typedef enum {
+  SLUICE_NO_SCALE,
+  SLUICE_SCALE_TENSOR,
+  SLUICE_SCALE_VECTOR,
+  SLUICE_SCALE_BLOCK,
+  SLUICE_SCALE_VECTOR128 /* of B: a scale per column and 128 of k */
+} sluice_scale;
 typedef enum { SLUICE_K_MAJOR, SLUICE_MN_MAJOR } sluice_major;
 typedef enum { SLUICE_ON_CPU = 1, SLUICE_ON_CUDA = 2 } sluice_device_type; /* DLPack's numbers */
 
@@ -138,7 +144,8 @@ typedef struct {
  *   - one value for the whole matrix;
  *   - vectors: scale_a has m or m x 1 values, scale_b n or 1 x n;
  *   - blocks: scale_a is m x ceil(k/128), row-major or stored by columns, each at least m behind the one before.
- *     scale_b is ceil(n/128) x ceil(k/128) or its transposed view.
+ *     scale_b is ceil(n/128) x ceil(k/128) or its transposed view;
+ *   - both by 1 x 128: scale_a as for blocks, by columns; scale_b is ceil(k/128) x n or its transposed view.
  * With scale_out, fp32 of m x ceil(columns of D / 128), an e4m3 D is quantised by 1 x 128 and its scales are written
  * there. With row_factors, each row of the result is multiplied by a value.
  * With packed weights D = act(scale_a A W^T + bias) + C. A holds tokens of 16 bits, or of e4m3 with one

@@ -27,7 +27,7 @@ struct Enumeration;
 SLUICE_ENUMERATION(DType, DType::e8m0);
 SLUICE_ENUMERATION(Major, Major::mn);
 SLUICE_ENUMERATION(Accumulate, Accumulate::promoted);
-SLUICE_ENUMERATION(ScaleMode, ScaleMode::block);
+SLUICE_ENUMERATION(ScaleMode, ScaleMode::vector128);
 SLUICE_ENUMERATION(Bias, Bias::row);
 SLUICE_ENUMERATION(Activation, kLastActivation);
 SLUICE_ENUMERATION(Update, Update::add);

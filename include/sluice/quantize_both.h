@@ -7,7 +7,8 @@
 //   with powers of two: the multiplier's fraction is cleared, and scale = 1 / multiplier
 // each step rounded to fp32; largest is 448 (e4m3) or 57344 (e5m2). amax is the largest magnitude of the
 // elements that share a scale, at least 1e-12: sluice/quantize.h has 1e-4, which would destroy gradients.
-// Rounding is to nearest even. A NaN makes all elements that share its scale NaN.
+// Rounding is to nearest even. A NaN makes all elements that share its scale NaN. The matrix may be SwiGLU's
+// result or gradient (BothSource), which is then never written in 16 bits.
 #pragma once
 
 #include <sluice/gemm.h>
@@ -19,7 +20,8 @@ namespace sluice {
 struct QuantizeBothShape {
   i64 rows = 0, columns = 0;  // the output's; columns must be a multiple of 16
   // Elements from one row to the next; 0: no gaps. Those of columns_t are at least rows_up().
-  i64 input_ld = 0, rows_ld = 0, columns_t_ld = 0;
+  // The input has 2 * columns with BothSource::swiglu, and the gradient columns / 2.
+  i64 input_ld = 0, rows_ld = 0, columns_t_ld = 0, gradient_ld = 0;
 };
 
 /// Rows of the transposed output: rows up to a multiple of 128. The last ones are zeros.
@@ -33,12 +35,14 @@ struct QuantizeBothArgs {
   void* rows = nullptr;       // rows x columns
   void* columns_t = nullptr;  // columns x rows_up(): row c has column c of the matrix
   // As many as scale_count() says of the matrix and of its transpose, in that order of rows and columns. With
-  // Granularity::tensor column_scales is not used,
-  // and row_scales is needed.
+  // Granularity::row_block column_scales are [rows / 128, rounded up][columns], as Problem::scale_a_ld and
+  // ScaleMode::vector128 have them. With Granularity::tensor column_scales is not used, and row_scales is
+  // needed.
   float *row_scales = nullptr, *column_scales = nullptr;
   // [rows / 128, rounded up][columns]: sums of 128 rows each, whose sum is a bias gradient; null: none.
   float* sums = nullptr;
-  WorkspaceView workspace{};  // Granularity::tensor and row: workspace_bytes(); else unused
+  WorkspaceView workspace{};       // Granularity::tensor and row: workspace_bytes(); else unused
+  const void* gradient = nullptr;  // BothSource::swiglu_gradient: of silu(gate) * up, of the input's type
 };
 
 struct QuantizeBothOptions {
@@ -46,6 +50,7 @@ struct QuantizeBothOptions {
   DType output = DType::e4m3;  // or e5m2
   Granularity granularity = Granularity::row_block;
   bool powers_of_two = false;
+  BothSource source = BothSource::matrix;  // others need a bf16 or fp16 input
 
   bool operator==(const QuantizeBothOptions&) const = default;
 };

@@ -13,7 +13,7 @@ from typing import Callable, NoReturn, Optional
 from . import errors
 from ._arguments import choice_of
 
-C_ABI = 16
+C_ABI = 17
 HERE = pathlib.Path(__file__).resolve().parent
 
 

@@ -7,7 +7,7 @@ from ._arguments import did_you_mean, shown
 
 DTYPES = ("bf16", "fp16", "fp32", "e4m3", "e5m2", "e8m0")
 MAJORS = ("k", "mn")
-SCALES = ("none", "tensor", "vector", "block")
+SCALES = ("none", "tensor", "vector", "block", "vector128")
 ACTIVATIONS = ("none", "relu", "gelu", "silu", "clamped_swiglu")
 SUMS = ("promoted", "fast")
 UPDATES = ("set", "add")

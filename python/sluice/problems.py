@@ -77,7 +77,8 @@ class Problem:
     - ``a_unaligned`` = False, ``b_unaligned`` = False, ``d_unaligned`` = False: True if the address may be no multiple
       of 16 bytes (16-bit A and B). Calls with arrays find that out from the addresses.
     - ``scale_a`` = "none", ``scale_b`` = "none": fp32 scales. "tensor": one value. "vector": one per row of A
-      (column of B). "block" (fp8, both operands): one per 1 x 128 of A, 128 x 128 of B.
+      (column of B). "block" (fp8, both operands): one per 1 x 128 of A, 128 x 128 of B. "vector128" (of B, beside "block" of A by
+      columns): one per column and 128 of k, as ceil(k/128) x n.
     - ``scale_a_ld`` = 0: block scales of A are stored by rows. Else by columns, as DeepGEMM's quantisers store them, so many elements
       apart. That is at least m. With ``groups`` = "counts" each group has a matrix of scales, and it is at least the rows of a group.
     - ``scale_d`` = "none": "tensor" divides the result by one fp32 before it is rounded to an e4m3 D. With "block" the kernel computes

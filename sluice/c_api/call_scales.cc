@@ -10,8 +10,11 @@ namespace {
 
 /// The scale modes that an array's shape allows.
 struct ScaleFit {
-  bool tensor = false, vector = false, block = false;
-  i64 ld = 0;  // Problem::scale_a_ld; 0: by rows
+  bool tensor = false, vector = false, block = false, vector128 = false;
+  bool by_rows = false;  // blocks of A
+  i64 ld = 0;            // Problem::scale_a_ld, if blocks of A may be read by columns
+
+  bool blocks() const { return block || vector128; }
 };
 
 bool has_shape(const sluice_array& x, i64 batch, i64 rows, i64 columns) {
@@ -19,14 +22,13 @@ bool has_shape(const sluice_array& x, i64 batch, i64 rows, i64 columns) {
   return x.ndim == 2 && batch == 1 && x.shape[0] == rows && x.shape[1] == columns;
 }
 
-/// Returns whether x is stored as [n/128][k/128], passed with that shape or transposed.
-bool is_block_b(const sluice_array& x, const Problem& p) {
-  const i64 rows = scale_blocks(p.n), columns = scale_blocks(p.k);
-  if (has_shape(x, p.batch, rows, columns) && is_packed(x)) return true;
-  if (!has_shape(x, p.batch, columns, rows)) return false;
+/// Returns whether x is stored as [batch][rows][columns], passed with that shape or transposed.
+bool is_stored_as(const sluice_array& x, i64 batch, i64 rows, i64 columns) {
+  if (has_shape(x, batch, rows, columns) && is_packed(x)) return true;
+  if (!has_shape(x, batch, columns, rows)) return false;
   const int r = x.ndim - 2, c = x.ndim - 1;
   return (rows <= 1 || stride(x, c) == columns) && (columns <= 1 || stride(x, r) == 1) &&
-         (p.batch <= 1 || stride(x, 0) == rows * columns);
+         (batch <= 1 || stride(x, 0) == rows * columns);
 }
 
 /// Returns the distance of columns if x holds blocks of A by columns; 0 if it does not.
@@ -72,6 +74,11 @@ std::string blocks_text(const Problem& p, bool is_a, bool turned) {
   return batched ? list(shape, 3) : list(shape + 1, 2);
 }
 
+/// Returns the shape of scales of each column of B, for messages.
+std::string each_column_text(const Problem& p) {
+  const i64 shape[] = {p.batch, scale_blocks(p.k), p.n};
+  return p.batch > 1 ? list(shape, 3) : list(shape + 1, 2);
+}
 /// Returns how blocks of A may be stored, for messages.
 std::string columns_words(const Named& x, const Problem& p) {
   const i64 shape[] = {p.batch, p.groups.pitch, scale_blocks(p.k)};
@@ -82,13 +89,14 @@ std::string columns_words(const Named& x, const Problem& p) {
 
 Error wrong_scale(const Named& x, bool is_a, const Problem& p) {
   const i64 one[] = {1}, rows[] = {a_rows(p), 1}, columns[] = {column_vectors(p), p.n};
-  return {
-      ErrorCode::invalid_size,
-      x.name() + " has shape " + shape_text(*x.array) + " and strides " + strides_text(*x.array) +
-          " and must be fp32 of one of these: " + list(one, 1) + " for the whole matrix, " +
-          list(is_a ? rows : columns, 2) + " one for each " + (is_a ? "row" : "column") + ", or (fp8) " +
-          blocks_text(p, is_a, false) + " for blocks of " + (is_a ? "1 x 128" : "128 x 128") +
-          (is_a ? columns_words(x, p) : ", row-major, or its .t(), which is " + blocks_text(p, is_a, true))};
+  return {ErrorCode::invalid_size,
+          x.name() + " has shape " + shape_text(*x.array) + " and strides " + strides_text(*x.array) +
+              " and must be fp32 of one of these: " + list(one, 1) + " for the whole matrix, " +
+              list(is_a ? rows : columns, 2) + " one for each " + (is_a ? "row" : "column") + ", or (fp8) " +
+              blocks_text(p, is_a, false) + " for blocks of " + (is_a ? "1 x 128" : "128 x 128") +
+              (is_a ? columns_words(x, p)
+                    : ", row-major, or its .t(), which is " + blocks_text(p, is_a, true) + ", or " +
+                          each_column_text(p) + ", row-major, for blocks of 1 x 128")};
 }
 
 Result<ScaleFit> fit_of(const Named& scale, bool is_a, const Problem& problem) {
@@ -99,21 +107,24 @@ Result<ScaleFit> fit_of(const Named& scale, bool is_a, const Problem& problem) {
   ScaleFit fit;
   fit.tensor = count_of(x) == 1;
   fit.vector = is_a ? is_vector_a(x, a_rows(problem)) : is_vector_b(x, column_vectors(problem), problem.n);
-  if (is_fp8(problem.a.type)) {
-    fit.block =
-        is_a ? has_shape(x, a_matrices(problem), a_rows(problem), scale_blocks(problem.k)) && is_packed(x)
-             : is_block_b(x, problem);
-    if (is_a && !fit.block) fit.ld = columns_ld(x, problem);
-    fit.block = fit.block || fit.ld != 0;
+  const i64 k_blocks = scale_blocks(problem.k);
+  if (is_fp8(problem.a.type) && is_a) {
+    fit.by_rows = has_shape(x, a_matrices(problem), a_rows(problem), k_blocks) && is_packed(x);
+    fit.ld = columns_ld(x, problem);
+    fit.block = fit.by_rows || fit.ld != 0;
+  } else if (is_fp8(problem.a.type)) {
+    fit.block = is_stored_as(x, problem.batch, scale_blocks(problem.n), k_blocks);
+    fit.vector128 = !has_groups(problem) && is_stored_as(x, problem.batch, k_blocks, problem.n);
   }
-  if (!fit.tensor && !fit.vector && !fit.block) return wrong_scale(scale, is_a, problem);
+  if (!fit.tensor && !fit.vector && !fit.blocks()) return wrong_scale(scale, is_a, problem);
   return fit;
 }
 
 /// Returns the simplest mode that fits. If several modes fit, they give equal results.
 ScaleMode mode_of(const ScaleFit& fit) {
   if (fit.tensor) return ScaleMode::tensor;
-  return fit.vector ? ScaleMode::vector : ScaleMode::block;
+  if (fit.vector) return ScaleMode::vector;
+  return fit.block ? ScaleMode::block : ScaleMode::vector128;
 }
 
 /// Adds the scales of A or of B to the call, and returns the modes that fit. Without scales, no mode fits.
@@ -152,11 +163,20 @@ Result<void> add_scales(const sluice_call& p, Call& call) {
   Epilogue& epilogue = call.problem.epilogue;
   // Block scales of one operand need block scales of the other. A small array may fit several modes, so block
   // is chosen if the other operand needs it.
-  const bool a_blocks = epilogue.scale_a == ScaleMode::block, b_blocks = epilogue.scale_b == ScaleMode::block;
-  if (a_blocks != b_blocks && (a_blocks ? b.block : a.block))
-    epilogue.scale_a = epilogue.scale_b = ScaleMode::block;
-  call.problem.scale_a_ld = is_block_scaled(epilogue) ? a.ld : 0;
-  if ((epilogue.scale_a == ScaleMode::block) == (epilogue.scale_b == ScaleMode::block)) return {};
+  const auto are_blocks = [](ScaleMode mode) { return mode >= ScaleMode::block; };
+  const bool a_blocks = are_blocks(epilogue.scale_a), b_blocks = are_blocks(epilogue.scale_b);
+  if (b_blocks && !a_blocks && a.block) epilogue.scale_a = ScaleMode::block;
+  if (a_blocks && !b_blocks && b.blocks())
+    epilogue.scale_b = b.block ? ScaleMode::block : ScaleMode::vector128;
+  const bool by_columns = scales_each_column(epilogue) || !a.by_rows;
+  call.problem.scale_a_ld = is_block_scaled(epilogue) && by_columns ? a.ld : 0;
+  if (are_blocks(epilogue.scale_a) == are_blocks(epilogue.scale_b)) {
+    if (!scales_each_column(epilogue) || call.problem.scale_a_ld != 0) return {};
+    return Error{ErrorCode::invalid_stride, of_a.name() + " lies by rows and " + of_b.name() +
+                                                " has a scale per column and 128 of k: " + of_a.name() +
+                                                " must lie by columns then; pass " + of_a.name() +
+                                                ".t().contiguous().t()"};
+  }
   const Named blocks = a_blocks ? of_a : of_b, other = a_blocks ? of_b : of_a;
   if (other.array == nullptr)
     return Error{ErrorCode::invalid_argument, other.name() + " is missing and " + blocks.name() +

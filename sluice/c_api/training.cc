@@ -10,11 +10,11 @@
 
 namespace sluice::c_api {
 Result<QuantizeBothCall> quantization_both_of(const sluice_quantization_both& what) {
-  const Enumerator enumerators[] = {{"granularity", what.granularity, 4}};
+  const Enumerator enumerators[] = {{"granularity", what.granularity, 4}, {"gate", what.gate, 2}};
   SLUICE_TRY(check_enumerators(enumerators));
   const Named input{"input", what.input}, rows{"rows", what.rows}, columns{"columns_t", what.columns_t},
       row_scales{"row_scales", what.row_scales}, column_scales{"column_scales", what.column_scales},
-      sums{"sums", what.sums};
+      sums{"sums", what.sums}, gradient{"gradient", what.gradient};
   const auto granularity = static_cast<Granularity>(what.granularity);
   SLUICE_TRY(check_present(input));
   if (input->ndim != 2) return wrong_shape(input, "two dimensions");
@@ -24,14 +24,23 @@ Result<QuantizeBothCall> quantization_both_of(const sluice_quantization_both& wh
   SLUICE_TRY(check_present(codes));
   if (codes->dtype != SLUICE_E4M3 && codes->dtype != SLUICE_E5M2)
     return wrong_type(codes, "e4m3 (float8_e4m3fn) or e5m2 (float8_e5m2)");
-  const i64 count = input->shape[0], width = input->shape[1];
-  if (width % 16 != 0)
-    return wrong_shape(input,
-                       "a multiple of 16 columns, since rows of fp8 lie 16 bytes apart; pad it with zeros");
+  const bool gated = what.gate != SLUICE_NO_GATE, halves = gated && gradient.array == nullptr;
+  if (!gated && gradient.array != nullptr)
+    return Error{
+        ErrorCode::invalid_argument,
+        "gradient is given without a gate: it is that of silu(gate) * up; leave it out, or set gate"};
+  if (gated && input->dtype == SLUICE_FP32) return wrong_type(input, "bf16 or fp16 with a gate; convert it");
+  const i64 unit = halves ? 32 : 16, count = input->shape[0], width = input->shape[1] / (halves ? 2 : 1);
+  if (input->shape[1] % unit != 0)
+    return wrong_shape(input, "a multiple of " + std::to_string(unit) +
+                                  " columns, since rows of fp8 lie 16 bytes apart; pad it with zeros");
   QuantizeBothCall call{.options = {.input = static_cast<DType>(input->dtype),
                                     .output = static_cast<DType>(codes->dtype),
                                     .granularity = granularity,
-                                    .powers_of_two = what.powers_of_two != 0},
+                                    .powers_of_two = what.powers_of_two != 0,
+                                    .source = !gated   ? BothSource::matrix
+                                              : halves ? BothSource::swiglu
+                                                       : BothSource::swiglu_gradient},
                         .shape = {.rows = count, .columns = width}};
   const std::string by = name_of(granularity);
   const bool by_tensor = granularity == Granularity::tensor;
@@ -57,14 +66,22 @@ Result<QuantizeBothCall> quantization_both_of(const sluice_quantization_both& wh
   if (columns.array != nullptr) {
     SLUICE_TAKE(call.shape.columns_t_ld, pitch_of(columns));
   }
-  SLUICE_TAKE(call.memory, one_memory({input, rows, columns, row_scales, column_scales, sums}));
+  if (gradient.array != nullptr) {
+    SLUICE_TRY(
+        check_size(gradient, count, width / 2, size_text(count, width / 2) + ": half of input's columns"));
+    if (gradient->dtype != input->dtype)
+      return wrong_type(gradient, type_text(input->dtype) + " as input is; convert it");
+    SLUICE_TAKE(call.shape.gradient_ld, pitch_of(gradient));
+  }
+  SLUICE_TAKE(call.memory, one_memory({input, rows, columns, row_scales, column_scales, sums, gradient}));
   const auto memory_of = [](const Named& x) { return x.array == nullptr ? nullptr : x->data; };
   call.args = {.input = input->data,
                .rows = memory_of(rows),
                .columns_t = memory_of(columns),
                .row_scales = static_cast<float*>(memory_of(row_scales)),
                .column_scales = static_cast<float*>(memory_of(column_scales)),
-               .sums = static_cast<float*>(memory_of(sums))};
+               .sums = static_cast<float*>(memory_of(sums)),
+               .gradient = memory_of(gradient)};
   return call;
 }
 

@@ -60,7 +60,9 @@ sluice_status quantize_both(Given& given) {
                                       .sums = given.arrays[kSum].get(),
                                       .granularity = given.granularity,
                                       .powers_of_two = given.powers_of_two,
-                                      .workspace = given.call.workspace};
+                                      .workspace = given.call.workspace,
+                                      .gate = given.gate,
+                                      .gradient = given.arrays[kGradOutput].get()};
   return run_on(
       {"input", what.input}, what, [&] { return quantization_both_of(what); }, sluice_quantize_both);
 }

@@ -18,7 +18,8 @@ static_assert(SLUICE_BF16 == static_cast<int>(DType::bf16) && SLUICE_FP16 == sta
               kDTypeCount == 6);
 static_assert(SLUICE_SCALE_TENSOR == static_cast<int>(ScaleMode::tensor) &&
               SLUICE_SCALE_VECTOR == static_cast<int>(ScaleMode::vector) &&
-              SLUICE_SCALE_BLOCK == static_cast<int>(ScaleMode::block));
+              SLUICE_SCALE_BLOCK == static_cast<int>(ScaleMode::block) &&
+              SLUICE_SCALE_VECTOR128 == static_cast<int>(ScaleMode::vector128));
 static_assert(SLUICE_ACTIVATIONS == static_cast<int>(kLastActivation) + 1 &&
               SLUICE_ADD == static_cast<int>(Update::add) && SLUICE_MN_MAJOR == static_cast<int>(Major::mn));
 static_assert(SLUICE_UINT4 == static_cast<int>(WeightType::uint4) + 1 &&
@@ -27,7 +28,7 @@ static_assert(SLUICE_UINT4 == static_cast<int>(WeightType::uint4) + 1 &&
 static_assert(SLUICE_ALONG_K == static_cast<int>(GroupKind::along_k) &&
               SLUICE_SLOTS == static_cast<int>(GroupKind::slots));
 
-constexpr int kScaleModes = SLUICE_SCALE_BLOCK + 1;
+constexpr int kScaleModes = SLUICE_SCALE_VECTOR128 + 1;
 
 template <class Enum>
 int32_t number(Enum enumerator) {

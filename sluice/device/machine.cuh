@@ -134,7 +134,7 @@ class Machine {
     if constexpr (kBlockScaled) scale_loader_.begin_tile(params_, tile, threadIdx.x / 32 - 1);
   }
   SLUICE_DEVICE void fetch_scales(int k_tile) {
-    if constexpr (kBlockScaled) scale_loader_.fetch(k_tile);
+    if constexpr (kBlockScaled) scale_loader_.fetch(params_, k_tile);
   }
   SLUICE_DEVICE void write_scales(int stage, int k_tile) {
     if constexpr (kBlockScaled) scale_loader_.write(scale_slot(stage), k_tile);
@@ -195,16 +195,19 @@ class Machine {
     ptx::wgmma_wait_group<0>();
     if constexpr (!kPromotes) sums_.pin();
   }
-  /// Adds the partial sums of a pass to the accumulators. Its products must have finished.
-  SLUICE_DEVICE void promote(int unit) {
+  /// Adds the partial sums of a pass over `stage` to the accumulators. Its products must have finished.
+  SLUICE_DEVICE void promote(int unit, int stage) {
     if constexpr (kPromotes) {
       partial_.pin();
       const int first = unit_column(unit) / 2;
 #pragma unroll
       for (int wave = 0; wave < unit_waves(kConfig); ++wave)
 #pragma unroll
-        for (int i = 0; i < unit_columns(kConfig) / 2; ++i)
+        for (int i = 0; i < unit_columns(kConfig) / 2; ++i) {
+          if constexpr (scales_each_column(kConfig.epilogue))
+            if (i % 4 == 0) scales_.read_columns(scale_slot(stage), first + i);
           add_partial(unit_wave(unit) + wave, first + i, partial_.values[wave][i]);
+        }
     }
   }
   /// Reads the block scales of this stage, whose products are promoted next.

@@ -207,6 +207,7 @@ SLUICE_DEVICE void multiply_tile(Machine& machine, RingPosition& ring, const Til
 template <class Machine>
 SLUICE_DEVICE void multiply_tile_promoted(Machine& machine, RingPosition& ring, int k_tiles) {
   const int last_unit = units(machine.config()) - 1;
+  const bool reads_late = scales_each_column(machine.config().epilogue);  // promote() reads columns' scales
   for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
     machine.wait_full(ring.stage, ring.phase);
     machine.read_scales(ring.stage);
@@ -214,8 +215,9 @@ SLUICE_DEVICE void multiply_tile_promoted(Machine& machine, RingPosition& ring, 
     for (int unit = 0; unit <= last_unit; ++unit) {
       machine.issue_mma(unit, ring.stage, /*fresh=*/true);
       machine.wait_mma();
-      if (unit == last_unit) machine.release_stage(ring.stage);
-      machine.promote(unit);
+      if (unit == last_unit && !reads_late) machine.release_stage(ring.stage);
+      machine.promote(unit, ring.stage);
+      if (unit == last_unit && reads_late) machine.release_stage(ring.stage);
     }
     ring.advance(machine.config().stages);
   }

@@ -15,6 +15,10 @@
 // Each thread copies its part of the next tiles by cp.async into slots of its own, so that two tiles per CTA
 // are in flight whatever the CTA does.
 //
+// The matrix may be SwiGLU's result, or its gradient (BothSource). A thread then computes its part from two
+// or three tiles, and rounds it as a kernel would that writes the matrix. Tiles of gate and of up alternate,
+// so that L2 has what both read.
+//
 // A grid of any size is valid. `Arith` implements the steps on the GPU (quantize_both_entry.cuh) or in a test
 // (tests/unit/quantize_both_kernels_test.cc).
 #pragma once
@@ -29,12 +33,12 @@ inline constexpr u32 kBandTiles = 8;
 inline constexpr int kPiecesOfLine = kBothTile / 8;
 
 struct BothShared {
-  u32 of_rows[kBothTile];                        // largest magnitudes
   alignas(16) float multipliers[2 * kBothTile];  // the tile's rows', then its columns'
   union {
     struct {
       u32 largest[kWarps][kBothTile];  // the columns'; pairs of 16 bits take half of it
       float sums[kWarps][kBothTile];
+      u32 of_rows[kBothTile];  // largest magnitudes
     } of_warps;
     alignas(16) u64 pieces[kBothTile * kPiecesOfLine];
   };
@@ -48,6 +52,9 @@ struct BothQuantizer {
   static constexpr bool kSquares = kConfig.granularity == Granularity::square_block;
   /// Codes are the same in both orders.
   static constexpr bool kOneScale = kTensor || kSquares;
+  static constexpr BothSource kSource = kConfig.source;
+  static constexpr u32 kStages = both_stages(kSource), kInputs = both_inputs(kSource);
+  static_assert(kSource == BothSource::matrix || is_16bit(kInput));
   /// Magnitudes are compared two at a time, as 16-bit integers.
   static constexpr bool kPairs = is_16bit(kInput);
   using Raw = typename Arith::template Raw<kInput>;
@@ -70,7 +77,12 @@ struct BothQuantizer {
     const u32 first = index / (kBandTiles * column_tiles()) * kBandTiles;
     const u32 rows = row_tiles() - first < kBandTiles ? row_tiles() - first : kBandTiles;
     const u32 place = index - first * column_tiles();
-    return {first + place % rows, place / rows};
+    return {first + place % rows, column_at(place / rows)};
+  }
+  /// The n-th column of tiles: of the gradients of gate and up in turn.
+  SLUICE_DEVICE u32 column_at(u32 n) const {
+    if constexpr (kSource != BothSource::swiglu_gradient) return n;
+    return n / 2 + n % 2 * ((column_tiles() + 1) / 2);
   }
 
   /// How many of the thread's rows are inside the matrix.
@@ -89,15 +101,66 @@ struct BothQuantizer {
     const i64 row = i64{tile.row} * kBothTile + own_row();
     const i64 column = i64{tile.column} * kBothTile + own_column();
     const int left = rows_left(row, column);
-    i64 first = row * p.input_ld + column;
+    if constexpr (kSource == BothSource::matrix) {
+      start_input(stage, 0, p.input, p.input_ld, row, column, left);
+    } else {
+      const i64 of_gate = column - (is_of_up(tile) ? half() : 0);
+      start_input(stage, 0, p.input, p.input_ld, row, of_gate, left);
+      start_input(stage, 1, p.input, p.input_ld, row, of_gate + half(), is_of_up(tile) ? 0 : left);
+      if constexpr (kSource == BothSource::swiglu_gradient)
+        start_input(stage, 2, p.gradient, p.gradient_ld, row, of_gate, left);
+    }
+  }
+  SLUICE_DEVICE static u32 slot_of(u32 stage, u32 input, int row) {
+    return (stage * kInputs + input) * kOwn + static_cast<u32>(row);
+  }
+  /// Starts the copy of the thread's part of one input, of `left` rows; the others become zeros.
+  SLUICE_DEVICE static void start_input(u32 stage, u32 input, const void* base, i64 ld, i64 row, i64 column,
+                                        int left) {
+    i64 first = row * ld + column;
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
-      Arith::template start<kInput>(stage * kOwn + i, p.input, first, i < left);
-      first += p.input_ld;
+      Arith::template start<kInput>(slot_of(stage, input, i), base, first, i < left);
+      first += ld;
+    }
+  }
+  /// Columns of gate, and of up.
+  SLUICE_DEVICE i64 half() const {
+    return kSource == BothSource::swiglu_gradient ? p.column_count / 2 : p.column_count;
+  }
+  /// Whether the thread's columns are those of up's gradient.
+  SLUICE_DEVICE bool is_of_up(Tile tile) const {
+    return kSource == BothSource::swiglu_gradient && i64{tile.column} * kBothTile + own_column() >= half();
+  }
+
+  /// A row of the thread's part, from the copies in a stage.
+  SLUICE_DEVICE Raw made_of(u32 stage, int row, bool of_up) const {
+    const Raw first = Arith::template taken<kInput>(slot_of(stage, 0, row));
+    if constexpr (kSource == BothSource::matrix) {
+      return first;
+    } else {
+      Chunk gate{}, up{}, result{};
+      Arith::template unpack<kInput>(first, gate.values);
+      Arith::template unpack<kInput>(Arith::template taken<kInput>(slot_of(stage, 1, row)), up.values);
+      if constexpr (kSource == BothSource::swiglu) {
+#pragma unroll
+        for (int j = 0; j < kOwn; ++j) result.values[j] = Arith::silu(gate.values[j]) * up.values[j];
+      } else {
+        Chunk gradient{};
+        Arith::template unpack<kInput>(Arith::template taken<kInput>(slot_of(stage, 2, row)),
+                                       gradient.values);
+#pragma unroll
+        for (int j = 0; j < kOwn; ++j) {
+          const float x = gate.values[j], share = Arith::sigmoid(x);
+          const float slope = share * (1.0f + x * (1.0f - share));
+          result.values[j] = gradient.values[j] * (of_up ? x * share : up.values[j] * slope);
+        }
+      }
+      return Arith::template packed<kInput>(result.values);
     }
   }
 
-  /// The tiles of this CTA, in order or backwards, with kBothStages of them in flight.
+  /// The tiles of this CTA, in order or backwards, with kStages of them in flight.
   struct Walk {
     const BothQuantizer& quantizer;
     const bool backwards;
@@ -112,17 +175,18 @@ struct BothQuantizer {
       if (ahead < count) quantizer.start(stage, tile_of(ahead));
       Arith::commit();
       ahead += gridDim.x;
-      stage = stage + 1 == kBothStages ? 0 : stage + 1;
+      stage = stage + 1 == kStages ? 0 : stage + 1;
     }
     SLUICE_DEVICE void begin() {
-      for (int i = 0; i < kBothStages; ++i) start_next();
+      for (u32 i = 0; i < kStages; ++i) start_next();
     }
     /// Waits for the tile at hand. Returns whether there is one.
     SLUICE_DEVICE bool take(Part& part) const {
       if (index >= count) return false;
-      Arith::template wait<kBothStages - 1>();
+      Arith::template wait<static_cast<int>(kStages) - 1>();
+      const bool of_up = quantizer.is_of_up(tile());
 #pragma unroll
-      for (int i = 0; i < kOwn; ++i) part[i] = Arith::template taken<kInput>(stage * kOwn + i);
+      for (int i = 0; i < kOwn; ++i) part[i] = quantizer.made_of(stage, i, of_up);
       return true;
     }
   };
@@ -185,8 +249,8 @@ struct BothQuantizer {
       for (int distance = 8; distance > 0; distance /= 2)
         both = Arith::larger_pair(both, static_cast<u32>(__shfl_xor_sync(~0u, both, distance)));
       if (threadIdx.x % 16 == 0) {
-        shared.of_rows[own_row() + i] = both & 0xffffu;
-        shared.of_rows[own_row() + i + 1] = both >> 16;
+        shared.of_warps.of_rows[own_row() + i] = both & 0xffffu;
+        shared.of_warps.of_rows[own_row() + i + 1] = both >> 16;
       }
     }
 #pragma unroll
@@ -209,7 +273,7 @@ struct BothQuantizer {
         columns[j] = larger(columns[j], bits);
       }
       row = largest_of_lanes(row, 16);
-      if (threadIdx.x % 16 == 0) shared.of_rows[own_row() + i] = row;
+      if (threadIdx.x % 16 == 0) shared.of_warps.of_rows[own_row() + i] = row;
     }
 #pragma unroll
     for (int j = 0; j < kOwn; ++j) {
@@ -220,7 +284,7 @@ struct BothQuantizer {
 
   /// fp32 bits of the largest magnitude of a row, or of a column, of the tile; after look() and a barrier.
   SLUICE_DEVICE u32 largest_at(int line, bool is_row) const {
-    if (is_row) return float_bits(shared.of_rows[line]);
+    if (is_row) return float_bits(shared.of_warps.of_rows[line]);
     u32 bits = 0;
 #pragma unroll
     for (int warp = 0; warp < kWarps; ++warp) {
@@ -336,14 +400,14 @@ struct BothQuantizer {
       bits = 0;
 #pragma unroll
       for (int row = 0; row < kBothTile; row += 32)
-        bits = larger(bits, shared.of_rows[row + threadIdx.x % 32]);
+        bits = larger(bits, shared.of_warps.of_rows[row + threadIdx.x % 32]);
       bits = float_bits(largest_of_lanes(bits, 32));
       stores = at.wanted && at.line == 0;
       target = at.is_row ? i64{tile.row} * column_tiles() + tile.column
                          : i64{tile.column} * row_tiles() + tile.row;
     } else {
       bits = largest_at(at.line, at.is_row);
-      target = at.is_row ? at.place * column_tiles() + tile.column : at.place * row_tiles() + tile.row;
+      target = at.is_row ? at.place * column_tiles() + tile.column : tile.row * p.column_count + at.place;
     }
     const Scale scale = scale_of(bits);
     if (stores) (at.is_row ? p.row_scales : p.column_scales)[target] = scale.scale;

@@ -43,6 +43,17 @@ struct BothArith : DeviceArith<Wait::none> {
       ptx::load_shared_v4(address_of<kType>(slot, word), &raw.words[word].x);
     return raw;
   }
+  SLUICE_DEVICE static float sigmoid(float x) {
+    return __fdividef(1.0f, 1.0f + __expf(-x));
+  }
+  /// Eight values rounded to 16 bits, as in memory.
+  template <DType kType>
+  SLUICE_DEVICE static Raw<kType> packed(const float (&values)[8]) {
+    Raw<kType> raw;
+    raw.words[0] = {pack_16bit<kType>(values[0], values[1]), pack_16bit<kType>(values[2], values[3]),
+                    pack_16bit<kType>(values[4], values[5]), pack_16bit<kType>(values[6], values[7])};
+    return raw;
+  }
   /// Two codes in 16 bits, `low` at the lower address; saturates, and keeps NaN.
   template <DType kType>
   SLUICE_DEVICE static u32 pack_fp8(float low, float high) {

@@ -11,7 +11,8 @@ namespace {
 double scale_of(ScaleMode mode, const float* values, i64 index) {
   switch (mode) {
     case ScaleMode::none:
-    case ScaleMode::block: return 1.0;  // block scales are already applied within the sum
+    case ScaleMode::block:
+    case ScaleMode::vector128: return 1.0;  // block scales are already applied within the sum
     case ScaleMode::tensor: return values[0];
     case ScaleMode::vector: return values[index];
   }

@@ -10,6 +10,7 @@
 // With row_factors, the result is multiplied by its row's. Then it is divided by scale_d and rounded. Block
 // scales are applied earlier, to the sum of each 128 of k:
 //   acc = sum over blocks of scale_a[m][block] * scale_b[n / 128][block] * (sum of the block)
+// scale_b has [block][n] with ScaleMode::vector128.
 // The device code is in device/epilogue/, the plain code in reference/gemm.h.
 #pragma once
 
@@ -25,7 +26,9 @@ namespace sluice {
 ///   and 128 of k. scale_b is fp32 [batch][ceil(n / 128)][ceil(k / 128)], one per 128 x 128 block of B. Both
 ///   are row-major without gaps; those of A may be stored by columns instead (Problem::scale_a_ld). Of D, the
 ///   kernel computes them (Epilogue::scale_d).
-enum class ScaleMode : u8 { none, tensor, vector, block };
+/// - vector128 (of B only, beside block scales of A by columns): fp32 [batch][ceil(k / 128)][n] without gaps,
+///   one per column and 128 of k. So a weight gradient is scaled, whose operands are both cast by 1 x 128.
+enum class ScaleMode : u8 { none, tensor, vector, block, vector128 };
 inline constexpr int kScaleBlock = 128;  // along k, and along n for scale_b
 /// column: one value per column of D, broadcast over rows and batch. row: the same bias in a kernel with
 /// swapped operands, whose rows are D's columns; callers never set it.
@@ -83,6 +86,11 @@ SLUICE_HD constexpr bool is_block_scaled(const Epilogue& e) {
   return e.scale_a == ScaleMode::block;
 }
 
+/// True if each column of B has a scale per 128 of k.
+SLUICE_HD constexpr bool scales_each_column(const Epilogue& e) {
+  return e.scale_b == ScaleMode::vector128;
+}
+
 /// True if the kernel computes the scales of D.
 SLUICE_HD constexpr bool writes_scales(const Epilogue& e) {
   return e.scale_d == ScaleMode::block;
@@ -130,6 +138,7 @@ SLUICE_HD constexpr const char* name_of(ScaleMode mode) {
     case ScaleMode::tensor: return "tensor";
     case ScaleMode::vector: return "vector";
     case ScaleMode::block: return "block";
+    case ScaleMode::vector128: return "vector128";
   }
   return "?";
 }

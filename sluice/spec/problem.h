@@ -168,6 +168,7 @@ SLUICE_HD constexpr i64 scale_a_count(const Problem& p) {
     case ScaleMode::tensor: return 1;
     case ScaleMode::vector: return a_rows(p);
     case ScaleMode::block: break;
+    case ScaleMode::vector128: return 0;  // of B only
   }
   if (!scales_by_columns(p)) return a_matrices(p) * a_rows(p) * scale_blocks(p.k);
   const i64 columns = scale_a_matrices(p) * scale_blocks(p.k), rows = scale_a_rows(p);
@@ -179,6 +180,7 @@ SLUICE_HD constexpr i64 scale_b_count(const Problem& p) {
     case ScaleMode::tensor: return 1;
     case ScaleMode::vector: return column_vectors(p) * p.n;
     case ScaleMode::block: return p.batch * scale_blocks(p.n) * scale_blocks(p.k);
+    case ScaleMode::vector128: return p.batch * scale_blocks(p.k) * p.n;
   }
   return 0;
 }
@@ -215,6 +217,7 @@ SLUICE_HD constexpr i64 column_index(const Problem& p, i64 batch, i64 column) {
   return has_groups(p) ? batch * p.n + column : column;
 }
 SLUICE_HD constexpr i64 block_scale_b_index(const Problem& p, i64 batch, i64 column, i64 k) {
+  if (scales_each_column(p.epilogue)) return (batch * scale_blocks(p.k) + k / kScaleBlock) * p.n + column;
   return (batch * scale_blocks(p.n) + column / kScaleBlock) * scale_blocks(p.k) + k / kScaleBlock;
 }
 

@@ -91,8 +91,10 @@ SLUICE_HD constexpr int exchange_offset(const KernelConfig& c, int group) {
   return store_offset(c, kMathGroups, 0) + group * exchange_buffer_bytes(c);
 }
 
-/// Columns of D that share a block scale of B: the largest divisor of the tile's that also divides 128.
+/// Columns of D that share a block scale of B: the largest divisor of the tile's that also divides 128, or
+/// one.
 SLUICE_HD constexpr int scale_part_columns(const KernelConfig& c) {
+  if (scales_each_column(c.epilogue)) return 1;
   const int columns = outputs_of(c.epilogue, c.tile.n);
   return columns % 128 == 0 ? 128 : columns % 64 == 0 ? 64 : 32;
 }
@@ -108,7 +110,7 @@ SLUICE_HD constexpr int scale_part_of(const KernelConfig& c, int column) {
   return side * (scale_parts(c) / 2) + output / scale_part_columns(c);
 }
 /// The block of B's rows, of n, that part `part` of the tile at `n_offset` takes its scale from. Parts
-/// outside of the matrix, or of the tile, take that of the last rows.
+/// outside of the matrix, or of the tile, take that of the last rows. Not for ScaleMode::vector128.
 SLUICE_HD constexpr int scale_block_of(const KernelConfig& c, int n, int n_offset, int part) {
   const int blocks = ceil_div(n, kScaleBlock);
   if (!c.epilogue.gated) return min((n_offset + part * scale_part_columns(c)) / kScaleBlock, blocks - 1);
@@ -118,7 +120,8 @@ SLUICE_HD constexpr int scale_block_of(const KernelConfig& c, int n, int n_offse
 }
 /// Bytes of the block scales of one stage: fp32, one per row of the tile, then one per part of its columns.
 SLUICE_HD constexpr int scale_slot_bytes(const KernelConfig& c) {
-  return is_block_scaled(c.epilogue) ? 4 * (c.tile.m + kMaxScaleParts) : 0;
+  if (!is_block_scaled(c.epilogue)) return 0;
+  return 4 * (c.tile.m + (scales_each_column(c.epilogue) ? c.tile.n : kMaxScaleParts));
 }
 SLUICE_HD constexpr int scale_offset(const KernelConfig& c, int stage) {
   return exchange_offset(c, kMathGroups) + stage * scale_slot_bytes(c);

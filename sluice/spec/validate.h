@@ -11,8 +11,14 @@ namespace sluice {
 SLUICE_HD constexpr const char* validate_epilogue(const KernelConfig& c) {
   if (c.epilogue.bias != Bias::none && !is_addend(c.epilogue.bias_type))
     return "bias must be bf16, fp16 or fp32";
-  if (is_block_scaled(c.epilogue) != (c.epilogue.scale_b == ScaleMode::block))
+  const bool each_column = scales_each_column(c.epilogue);
+  if (c.epilogue.scale_a == ScaleMode::vector128) return "vector128 is a scale of B; A's is block";
+  if (is_block_scaled(c.epilogue) != (c.epilogue.scale_b == ScaleMode::block || each_column))
     return "block scales come on both inputs or on neither";
+  if (each_column && !c.scale_a_columns) return "vector128 scales of B need those of A by columns";
+  if (each_column && is_plain(c.schedule)) return "plain schedules take no vector128 scales of B";
+  if (each_column && has_groups(c)) return "groups take no vector128 scales of B";
+  if (each_column && c.epilogue.gated) return "gated products take no vector128 scales of B";
   if (c.scale_a_columns && !is_block_scaled(c.epilogue))
     return "scale_a_columns is for block scales: others have one value for a row";
   if (c.epilogue.residual && !is_addend(c.epilogue.c_type)) return "C must be bf16, fp16 or fp32";
@@ -20,7 +26,7 @@ SLUICE_HD constexpr const char* validate_epilogue(const KernelConfig& c) {
   if (adds(c.epilogue) &&
       (c.epilogue.bias != Bias::none || c.epilogue.residual || c.epilogue.activation != Activation::none))
     return "Update::add takes no bias, residual or activation: it is D += the scaled product";
-  if (c.epilogue.scale_d == ScaleMode::vector)
+  if (c.epilogue.scale_d == ScaleMode::vector || c.epilogue.scale_d == ScaleMode::vector128)
     return "scale_d must be none, tensor or block: a vector of scales of D is neither read nor computed";
   if (c.epilogue.scale_d != ScaleMode::none && c.d != DType::e4m3) return "scale_d is for an e4m3 D";
   if (!c.epilogue.row_factors) return nullptr;

@@ -54,6 +54,7 @@ const char* name_of(StepKind kind) {
     case StepKind::arrive_full: return "publish_scales";
     case StepKind::wait_full: return "wait_full";
     case StepKind::read_scales: return "read_scales";
+    case StepKind::read_columns: return "read_columns";
     case StepKind::issue_mma: return "issue_mma";
     case StepKind::pass_stage: return "pass_stage";
     case StepKind::clear_rest: return "clear_rest";
@@ -105,6 +106,7 @@ std::string to_string(const Step& s) {
     case StepKind::load_b:
     case StepKind::write_scales:
     case StepKind::read_scales:
+    case StepKind::read_columns:
     case StepKind::issue_mma:
     case StepKind::pass_stage:
       return fmt::format("{} stage {} {} k-tile {}", name_of(s.kind), s.stage, tile, s.k_tile);

@@ -59,6 +59,7 @@ std::vector<OperandEvent> events_of(const Step& step, const KernelConfig& c) {
     case StepKind::arrive_full:
     case StepKind::wait_full:
     case StepKind::read_scales:
+    case StepKind::read_columns:
     case StepKind::issue_mma:
     case StepKind::pass_stage:
     case StepKind::clear_rest:

@@ -69,6 +69,10 @@ class SumRules {
         partials_of_ = 1;
         written_ = summed_ = false;
         break;
+      case StepKind::read_columns:
+        step.k_tile = scales_read_ - 1;
+        of_tile_.push_back(i);
+        break;
       case StepKind::read_scales:
         step.k_tile = scales_read_++;
         of_tile_.push_back(i);

@@ -118,7 +118,10 @@ class Machine {
   }
   void wait_mma_but_newest() { record({.kind = StepKind::retire_older}); }
   void wait_mma() { record({.kind = StepKind::retire_all}); }
-  void promote(int unit) { record({.kind = StepKind::promote, .unit = unit}); }
+  void promote(int unit, int stage) {
+    if (scales_each_column(config().epilogue)) record({.kind = StepKind::read_columns, .stage = stage});
+    record({.kind = StepKind::promote, .unit = unit});
+  }
   void release_stage(int stage) { release(stage, arrivals()); }
   void clear_rest(int stage, const Tile& tile) {
     if (tile.k_end - tile.k_begin == tile.k_tiles * config().tile.k) return;

@@ -153,6 +153,13 @@ Numbers::Range Numbers::range_of(int unit) const {
   return {row, row + rows, column, column + columns};
 }
 
+i64 Numbers::scale_column(int n_offset, int column) const {
+  const KernelConfig& c = work_.config;
+  const int n = static_cast<int>(work_.problem.n);
+  if (scales_each_column(c.epilogue)) return std::min(n_offset + column, n - 1);
+  return i64{scale_block_of(c, n, n_offset, scale_part_of(c, column))} * kScaleBlock;
+}
+
 void Numbers::promote(const Agent& agent, int unit) {
   const Problem& p = work_.problem;
   const KernelConfig& c = work_.config;
@@ -170,9 +177,7 @@ void Numbers::promote(const Agent& agent, int unit) {
       const i64 k = i64{scales.k_tile} * c.tile.k;
       const i64 m = std::min<i64>(scales.tile.m_offset + group_row(agent) + row,
                                   scale_a_row_end(p, scales.tile.batch) - 1);
-      const i64 block =
-          scale_block_of(c, static_cast<int>(p.n), scales.tile.n_offset, scale_part_of(c, column));
-      const i64 n = block * kScaleBlock;
+      const i64 n = scale_column(scales.tile.n_offset, column);
       const float scale = work_.buffers.scale_a[block_scale_a_index(p, scales.tile.batch, m, k)] *
                           work_.buffers.scale_b[block_scale_b_index(p, scales.tile.batch, n, k)];
       sum = std::fma(partial, scale, sum);
@@ -210,7 +215,7 @@ double Numbers::before_activation(double sum, const ElementIndex& at) const {
   const Problem& p = work_.problem;
   const Epilogue& e = p.epilogue;
   const auto scale = [](ScaleMode mode, const float* values, i64 index) {
-    if (mode == ScaleMode::none || mode == ScaleMode::block) return 1.0;  // block: promote()
+    if (mode == ScaleMode::none || mode >= ScaleMode::block) return 1.0;  // per 128 of k: promote()
     return static_cast<double>(values[mode == ScaleMode::vector ? index : 0]);
   };
   double value = 0.0;

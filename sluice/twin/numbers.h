@@ -80,6 +80,8 @@ class Numbers final : public Observer {
     int row_begin, row_end, column_begin, column_end;
   };
   Range range_of(int unit) const;
+  /// A column of B whose block scale the tile's column takes. Those outside take that of the last.
+  i64 scale_column(int n_offset, int column) const;
   void promote(const Agent& agent, int unit);
   void retire(const Agent& agent, size_t left);
   void multiply(const Agent& agent, const Step& product);

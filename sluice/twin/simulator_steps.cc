@@ -102,7 +102,8 @@ std::optional<Failure> Simulator::do_step(State& s, int agent, const Step& step)
     case StepKind::write_scales:
       scales(s, at.cta, step.stage) = static_cast<u32>(step.sequence);
       return std::nullopt;
-    case StepKind::read_scales: return do_read_scales(s, agent, step);
+    case StepKind::read_scales:
+    case StepKind::read_columns: return do_read_scales(s, agent, step);
     case StepKind::issue_mma: return do_mma(s, agent, step);
     case StepKind::pass_stage: return check_stage(s, agent, step);
     case StepKind::retire_older: reading(s, agent) &= ~0xffffu; return std::nullopt;

@@ -21,6 +21,7 @@ enum class StepKind : u8 {
   arrive_full,    // stage, count arrivals of the warps that wrote scales or operands
   wait_full,      // stage, parity
   read_scales,    // stage: into registers
+  read_columns,   // stage: those of B's columns, while their sums are promoted
   issue_mma,      // unit, stage, fresh
   pass_stage,     // stage, tile, k_tile: has no rows there, and reads nothing
   clear_rest,     // stage, tile: zeros the rows of k behind the group's end

@@ -24,6 +24,7 @@ struct Impossible {
 
 constexpr TileShape kFp8Tile{128, 128, 128};
 constexpr Epilogue kBlockScales{.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
+constexpr Epilogue kEachColumn{.scale_a = ScaleMode::block, .scale_b = ScaleMode::vector128};
 constexpr Epilogue kScalesOfD{.scale_d = ScaleMode::block}, kFactors{.row_factors = true};
 
 constexpr ConvKind kFprop{.op = ConvOp::fprop}, kDgrad{.op = ConvOp::dgrad}, kWgrad{.op = ConvOp::wgrad};
@@ -89,6 +90,16 @@ const std::vector<Impossible>& impossible_configs() {
       {"promotion is for fp8 inputs; 16-bit sums are kept in fp32", {.promotes = true}},
       {"block scales come on both inputs or on neither",
        {.tile = kFp8Tile, .a = e4m3, .b = e4m3, .promotes = true, .epilogue = {.scale_a = ScaleMode::block}}},
+      {"vector128 is a scale of B; A's is block", {.epilogue = {.scale_a = ScaleMode::vector128}}},
+      {"vector128 scales of B need those of A by columns",
+       {.tile = kFp8Tile, .a = e4m3, .b = e4m3, .promotes = true, .epilogue = kEachColumn}},
+      {"plain schedules take no vector128 scales of B",
+       {.schedule = Schedule::plain, .epilogue = kEachColumn, .scale_a_columns = true}},
+      {"groups take no vector128 scales of B",
+       {.epilogue = kEachColumn, .groups = {.kind = GroupKind::ends, .most = 8}, .scale_a_columns = true}},
+      {"gated products take no vector128 scales of B",
+       {.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::vector128, .gated = true},
+        .scale_a_columns = true}},
       {"scale_a_columns is for block scales: others have one value for a row", {.scale_a_columns = true}},
       {"block scales need promotion", {.tile = kFp8Tile, .a = e4m3, .b = e4m3, .epilogue = kBlockScales}},
       {"block scales need tile.m of at most 128: the warps that bring them hold those of four k-tiles",

@@ -7,7 +7,6 @@
 #include <sluice/quantize.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <vector>
 
 #include <sluice/check/verify.h>
@@ -17,11 +16,6 @@
 
 namespace sluice::testing {
 namespace {
-
-struct Fused {
-  Problem problem;
-  PlanOverrides overrides;
-};
 
 /// Fast accumulation, because plain_wgmma has no other.
 Problem product(i64 m, i64 n, i64 k, DType inputs, DType d) {
@@ -34,47 +28,14 @@ Problem product(i64 m, i64 n, i64 k, DType inputs, DType d) {
           .accumulate = Accumulate::fast};
 }
 
-class gated : public GpuTest {
- protected:
-  void expect_right(const std::vector<Fused>& all, Judge judge) {
-    const auto verifier = Verifier::create(device());
-    ASSERT_TRUE(ok(verifier));
-    std::vector<Plan> plans;
-    for (const Fused& one : all) {
-      const Result<Plan> plan = gemm::plan(one.problem, device().info(), one.overrides);
-      if (!plan && plan.error().message.find("no room for a gate with gelu") != std::string::npos) continue;
-      ASSERT_TRUE(ok(plan)) << to_string(one.problem);
-      plans.push_back(*plan);
-    }
-    ASSERT_GT(4 * plans.size(), 3 * all.size()) << "few tiles have no room for a gate beside a bias";
-    const std::vector<Result<gemm::Kernel>> kernels = gemm::prepare(device(), plans);
-    u64 seed = 1;
-    for (const Result<gemm::Kernel>& kernel : kernels) {
-      ASSERT_TRUE(ok(kernel));
-      const Plan& plan = kernel->plan();
-      const Problem& p = plan.problem;
-      ++seed;
-      const DataSpec spec = judge == Judge::exact ? exact_data(p, seed) : real_data(p, seed);
-      const auto data = verifier->make_data(p, spec, nullptr);
-      const auto workspace = Workspace::create(device(), plan.workspace_bytes);
-      ASSERT_TRUE(ok(data) && ok(workspace));
-      gemm::Args args = data->args();
-      args.workspace = workspace->view();
-      ASSERT_TRUE(ok(gemm::launch(*kernel, args, nullptr))) << short_name(plan.config);
-      const auto found = verifier->check(*data, {.judge = judge}, nullptr);
-      ASSERT_TRUE(ok(found));
-      EXPECT_TRUE(is_right(*found)) << short_name(plan.config) << ": " << describe(*found) << "\n"
-                                    << to_string(p);
-      EXPECT_TRUE(ok(workspace->verify()));
-    }
-    record("cases", static_cast<i64>(kernels.size()));
-    std::printf("             %zu products\n", kernels.size());
-  }
-};
+/// A few tiles have no room for a gate beside a bias.
+constexpr const char* kNoRoom = "no room for a gate with gelu";
+
+class gated : public GpuTest {};
 
 /// One product per kind of kernel and number of tokens. n / 2 is never a multiple of half a tile, and
 /// sometimes not of 16.
-std::vector<Fused> exact_products() {
+std::vector<ProductCase> exact_products() {
   const Schedule ping_pong = Schedule::ping_pong, cooperative = Schedule::cooperative,
                  plain = Schedule::plain, by_groups = Schedule::plain_wgmma;
   const PlanOverrides kernels[] = {
@@ -94,7 +55,7 @@ std::vector<Fused> exact_products() {
       {.schedule = cooperative, .tile_m = 128, .tile_n = 160, .splits = 2, .combine = Combine::last_arriver},
       {.schedule = cooperative, .tile_m = 256, .tile_n = 192},
   };
-  std::vector<Fused> all;
+  std::vector<ProductCase> all;
   int turn = 0;
   for (const i64 m : {1, 4, 16, 33, 64, 100, 200})
     for (const PlanOverrides& kernel : kernels) {
@@ -121,11 +82,11 @@ std::vector<Fused> exact_products() {
 }
 
 TEST_F(gated, products_are_exact_on_every_kernel) {
-  expect_right(exact_products(), Judge::exact);
+  expect_right(exact_products(), Judge::exact, kNoRoom);
 }
 
 TEST_F(gated, activations_are_within_their_bounds) {
-  std::vector<Fused> all;
+  std::vector<ProductCase> all;
   for (const i64 m : {1, 16, 64, 300})
     for (const Activation activation :
          {Activation::silu, Activation::gelu, Activation::none, Activation::clamped_swiglu})
@@ -139,12 +100,12 @@ TEST_F(gated, activations_are_within_their_bounds) {
         if (m == 64) p.accumulate = Accumulate::promoted;
         all.push_back({p, {}});
       }
-  expect_right(all, Judge::bounded);
+  expect_right(all, Judge::bounded, kNoRoom);
 }
 
 /// Gates with block scales, block scales of D with and without a gate, and factors of rows, on every
 /// schedule, store path and cluster that has them.
-std::vector<Fused> expert_products() {
+std::vector<ProductCase> expert_products() {
   const Schedule ping_pong = Schedule::ping_pong, cooperative = Schedule::cooperative;
   const PlanOverrides kernels[] = {
       {.schedule = ping_pong, .tile_m = 64, .tile_n = 256},
@@ -153,7 +114,7 @@ std::vector<Fused> expert_products() {
       {.schedule = cooperative, .tile_m = 128, .tile_n = 256},
       {.schedule = cooperative, .tile_m = 128, .tile_n = 256, .cluster = ClusterShape{1, 2}},
       {.schedule = cooperative, .tile_m = 128, .tile_n = 256, .store = StorePath::direct}};
-  std::vector<Fused> all;
+  std::vector<ProductCase> all;
   int turn = 0;
   for (const i64 m : {1, 33, 100, 300})
     for (const PlanOverrides& kernel : kernels)
@@ -180,17 +141,17 @@ std::vector<Fused> expert_products() {
 }
 
 TEST_F(gated, products_of_experts_are_exact) {
-  expect_right(expert_products(), Judge::exact);
+  expect_right(expert_products(), Judge::exact, kNoRoom);
 }
 
 TEST_F(gated, products_of_experts_are_within_their_bounds) {
-  std::vector<Fused> all = expert_products();
-  for (Fused& one : all)
+  std::vector<ProductCase> all = expert_products();
+  for (ProductCase& one : all)
     one.problem.epilogue.activation = one.problem.m == 33 ? Activation::none
                                       : one.problem.m == 100 && one.problem.epilogue.gated
                                           ? Activation::clamped_swiglu
                                           : Activation::silu;
-  expect_right(all, Judge::bounded);
+  expect_right(all, Judge::bounded, kNoRoom);
 }
 
 /// The wide product stores fp32, so the quantiser starts from the values that the epilogue has. Both have

@@ -60,4 +60,39 @@ bool is_right(const Comparison& found) {
   return found.verdict() != Verdict::wrong;
 }
 
+void GpuTest::expect_right(const std::vector<ProductCase>& all, Judge judge, const char* no_room) {
+  const auto verifier = Verifier::create(device());
+  ASSERT_TRUE(ok(verifier));
+  std::vector<Plan> plans;
+  for (const ProductCase& one : all) {
+    const Result<Plan> plan = gemm::plan(one.problem, device().info(), one.overrides);
+    if (!plan && no_room != nullptr && plan.error().message.find(no_room) != std::string::npos) continue;
+    ASSERT_TRUE(ok(plan)) << to_string(one.problem);
+    plans.push_back(*plan);
+  }
+  ASSERT_GT(4 * plans.size(), 3 * all.size());
+  const std::vector<Result<gemm::Kernel>> kernels = gemm::prepare(device(), plans);
+  u64 seed = 1;
+  for (const Result<gemm::Kernel>& kernel : kernels) {
+    ASSERT_TRUE(ok(kernel));
+    const Plan& plan = kernel->plan();
+    const Problem& p = plan.problem;
+    ++seed;
+    const DataSpec spec = judge == Judge::exact ? exact_data(p, seed) : real_data(p, seed);
+    const auto data = verifier->make_data(p, spec, nullptr);
+    const auto workspace = Workspace::create(device(), plan.workspace_bytes);
+    ASSERT_TRUE(ok(data) && ok(workspace));
+    gemm::Args args = data->args();
+    args.workspace = workspace->view();
+    ASSERT_TRUE(ok(gemm::launch(*kernel, args, nullptr))) << short_name(plan.config);
+    const auto found = verifier->check(*data, {.judge = judge}, nullptr);
+    ASSERT_TRUE(ok(found));
+    EXPECT_TRUE(is_right(*found)) << short_name(plan.config) << ": " << describe(*found) << "\n"
+                                  << to_string(p);
+    EXPECT_TRUE(ok(workspace->verify()));
+  }
+  record("cases", static_cast<i64>(kernels.size()));
+  std::printf("             %zu products\n", kernels.size());
+}
+
 }  // namespace sluice::testing

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include <sluice/check/verify.h>
 #include <sluice/gemm.h>
@@ -19,12 +20,21 @@ Result<KernelCache> kernel_cache(const Options& options);
 /// Returns the first GPU, with that cache; if there is none, an error that says why.
 const Result<Device>& gpu();
 
+/// A product, and what the planner must take.
+struct ProductCase {
+  Problem problem;
+  PlanOverrides overrides{};
+};
+
 class GpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!gpu()) GTEST_SKIP() << gpu().error().message;
   }
   const Device& device() const { return *gpu(); }
+  /// Expects that the kernel of each product computes what the verifier does, and leaves its workspace clean.
+  /// Up to a quarter may have no plan, for a reason that contains `no_room`.
+  void expect_right(const std::vector<ProductCase>& all, Judge judge, const char* no_room = nullptr);
 };
 
 /// Returns an integer from the environment variable `name`, or `otherwise`. Used to replay a failure or

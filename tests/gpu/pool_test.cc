@@ -123,6 +123,8 @@ const Names kInNoDenseKernel = {"a fp32",
                                 "epilogue.c_type e4m3",
                                 "epilogue.c_type e5m2",     // and C is not either
                                 "epilogue.scale_d vector",  // D has one scale, or computed ones
+                                "epilogue.scale_d vector128",
+                                "epilogue.scale_a vector128",  // B's
                                 "schedule narrow",
                                 "schedule wide",
                                 "schedule strip",
@@ -160,9 +162,10 @@ Names with(Names names, const Names& more) {
 const Names kNoSpacing = {"overlap.spacing registers", "overlap.spacing none", "overlap.spacing even"};
 const Names kNoSmallTokens = {"d e4m3", "x e4m3", "weights.order byte"};  // only the strip kernel has these
 
-/// No pool has a table of groups or scales by columns yet; group_test.cc runs these kernels with theirs.
-const Names kNoTable = {"groups.kind ends", "groups.kind counts", "groups.kind along_k", "groups.kind slots",
-                        "scale_a_columns true"};
+/// No pool has a table of groups or scales by columns yet; group_test.cc and scale_columns_test.cc run these
+/// kernels with theirs.
+const Names kNoTable = {"groups.kind ends",  "groups.kind counts",   "groups.kind along_k",
+                        "groups.kind slots", "scale_a_columns true", "epilogue.scale_b vector128"};
 
 /// packed_groups_test.cc runs these.
 const Names kNoGroups = {"groups.kind ends", "groups.kind counts", "groups.kind along_k",
@@ -176,7 +179,8 @@ TEST(pool, covers_every_value_of_every_field_in_what_sanitizers_run) {
   EXPECT_EQ(values_in_none<WideConfig>({only<WideConfig>(sanitize_wide_pool())}),
             with(with(kInNoPackedKernel, kNoSpacing), kNoSmallTokens));
   EXPECT_EQ(values_in_none<StripConfig>({only<StripConfig>(sanitize_strip_pool())}),
-            with(with(kInNoPackedKernel, kNoSpacing), {"scale_x block", "scale_d vector", "scale_d block"}));
+            with(with(kInNoPackedKernel, kNoSpacing), {"scale_x block", "scale_x vector128", "scale_d vector",
+                                                       "scale_d vector128", "scale_d block"}));
 }
 
 TEST(pool, covers_what_each_kind_of_kernel_can_have_in_what_sanitizers_run) {
@@ -250,7 +254,8 @@ TEST(pool, covers_every_value_of_every_field_in_what_keeps_the_contract_of_depen
   EXPECT_EQ(values_in_none<NarrowConfig>({narrow}), with(with(in_none, kNoSmallTokens), kNoGroups));
   EXPECT_EQ(values_in_none<WideConfig>({wide}), with(in_none, kNoSmallTokens));
   EXPECT_EQ(values_in_none<StripConfig>({strip}),
-            with(in_none, {"scale_x block", "scale_d vector", "scale_d block"}));
+            with(in_none, {"scale_x block", "scale_x vector128", "scale_d vector", "scale_d vector128",
+                           "scale_d block"}));
   // Strided kernels occur for each operand, kernels of convolutions for fprop, dgrad and wgrad; both kinds in
   // ping_pong and in cooperative.
   Names seen;

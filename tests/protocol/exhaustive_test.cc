@@ -62,6 +62,8 @@ TEST(exhaustive, one_cta_odd_chunks_promotion_block_scales_batch_and_direct_stor
           {.schedule = schedule, .stages = 3, .k_tiles = k_tiles, .rows = 3, .promotes = true});
       states +=
           explore_completely({.schedule = schedule, .k_tiles = k_tiles, .rows = 2, .block_scales = true});
+      states +=
+          explore_completely({.schedule = schedule, .k_tiles = k_tiles, .rows = 2, .each_column = true});
     }
   }
   report(states);

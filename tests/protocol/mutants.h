@@ -153,12 +153,12 @@ struct NoWaitMma : Machine {
 };
 struct NoPromotion : Machine {
   using Machine::Machine;
-  void promote(int) {}
+  void promote(int, int) {}
 };
 /// Bug: adds the second unit's partial sums to the first unit's accumulators.
 struct PromotesFirstUnitOnly : Machine {
   using Machine::Machine;
-  void promote(int) { Machine::promote(0); }
+  void promote(int, int stage) { Machine::promote(0, stage); }
 };
 
 // ---- block scales ----
@@ -213,6 +213,16 @@ struct ScalesReadTooEarly : Machine {
     Machine::wait_full(stage, parity);
   }
   void read_scales(int) {}
+};
+
+/// Bug: releases the stage before the sums are promoted, as it is right where all scales are in registers.
+struct ColumnsReadAfterRelease : Machine {
+  using Machine::Machine;
+  void promote(int unit, int stage) {
+    if (unit + 1 == units(config())) Machine::release_stage(stage);
+    Machine::promote(unit, stage);
+  }
+  void release_stage(int) {}
 };
 
 // ---- scale vectors ----

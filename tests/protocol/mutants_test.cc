@@ -166,6 +166,11 @@ TEST(mutants, scales_read_before_the_stage_is_full) {
                                         {.schedule = kCoop, .k_tiles = 1, .rows = 1, .block_scales = true});
 }
 
+TEST(mutants, scales_of_columns_read_after_the_stage_is_released) {
+  expect_both_catch<ColumnsReadAfterRelease>(
+      FailureKind::wrong_bytes, {.schedule = kCoop, .k_tiles = 3, .rows = 1, .each_column = true});
+}
+
 // ---- scale vectors ----
 TEST(mutants, no_wait_for_the_scale_vectors) {
   expect_both_catch<NoWaitVectors>(FailureKind::vectors_unready, {.k_tiles = 1, .scale_vectors = true});

@@ -38,16 +38,18 @@ TEST(random, promotion_block_scales_batches_and_direct_stores_in_clusters) {
   for (ClusterShape cluster : {ClusterShape{2, 1}, {1, 2}, {2, 2}}) {
     explore_some({.stages = 3, .k_tiles = 5, .rows = 3, .batch = 2, .cluster = cluster, .promotes = true},
                  {.seed = 7, .schedules = 100});
-    for (bool two_units : {false, true})
-      explore_some({.schedule = Schedule::cooperative,
-                    .stages = 3,
-                    .k_tiles = 5,
-                    .rows = 3,
-                    .batch = 2,
-                    .cluster = cluster,
-                    .block_scales = true,
-                    .two_units = two_units},
-                   {.seed = 8, .schedules = 100});
+    for (bool each_column : {false, true})
+      for (bool two_units : {false, true})
+        explore_some({.schedule = Schedule::cooperative,
+                      .stages = 3,
+                      .k_tiles = 5,
+                      .rows = 3,
+                      .batch = 2,
+                      .cluster = cluster,
+                      .block_scales = true,
+                      .each_column = each_column,
+                      .two_units = two_units},
+                     {.seed = 8, .schedules = 100});
     explore_some({.schedule = Schedule::cooperative,
                   .stages = 4,
                   .k_tiles = 6,

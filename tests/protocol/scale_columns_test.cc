@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Block scales of A by columns, in the twin and in the reference: D has the bits that the same scales by rows
 // give. Gaps between columns are NaN, so a value that is read there shows. To see it fail: let
-// block_scale_a_index() forget the first row of a group by counts, or the gap.
+// block_scale_a_index() forget the first row of a group by counts, or the gap. Scales of each column of B,
+// too.
+#include <algorithm>
 #include <limits>
 
 #include "operands.h"
@@ -124,7 +126,72 @@ TEST(scale_columns, beside_gates_scales_of_d_and_slices) {
   expect_the_bits_of_rows(c, config(Schedule::cooperative, 128, 128, {1, 1, 2}));
 }
 
+// ---- scales of each column of B ----
+Problem by_each_column(const Case& c) {
+  Problem p = by_rows(c);
+  p.epilogue.scale_b = ScaleMode::vector128;
+  p.scale_a_ld = c.ld;
+  return p;
+}
+
+/// Fills scales with powers of two, so that all sums are exact.
+void fill_with_powers(std::vector<float>& scales) {
+  for (size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<float>(1 << i % 7) / 4;
+}
+
+/// In the twin, D has the bits of the reference, and with equal scales in each block those of block scales.
+void expect_each_column(const Case& c, const KernelConfig& config) {
+  Operands each = make_operands(by_each_column(c));
+  const Problem& p = each.problem;
+  fill_with_powers(each.scale_a);
+  fill_with_powers(each.scale_b);
+  reference_gemm(p, each.buffers(each.expected), 1.0f, 0.0f);
+  const Plan plan = plan_of(p, config, 2);
+  const auto report = run_on_host(plan, each.buffers(each.d), 1.0f, 0.0f, 42);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_TRUE(each.as_expected()) << to_string(p) << "\n" << to_string(config);
+
+  Operands blocks = each;
+  blocks.problem.epilogue.scale_b = ScaleMode::block;
+  blocks.scale_b.assign(static_cast<size_t>(scale_b_count(blocks.problem)), 0.0f);
+  fill_with_powers(blocks.scale_b);
+  const i64 n_blocks = scale_blocks(p.n), k_blocks = scale_blocks(p.k);
+  for (i64 batch = 0; batch < p.batch; ++batch)
+    for (i64 block = 0; block < k_blocks; ++block)
+      for (i64 column = 0; column < p.n; ++column)
+        each.scale_b[static_cast<size_t>((batch * k_blocks + block) * p.n + column)] =
+            blocks.scale_b[static_cast<size_t>((batch * n_blocks + column / 128) * k_blocks + block)];
+  reference_gemm(blocks.problem, blocks.buffers(blocks.expected), 1.0f, 0.0f);
+  each.expected = blocks.expected;
+  ASSERT_TRUE(run_on_host(plan, each.buffers(each.d), 1.0f, 0.0f, 42).ok());
+  EXPECT_TRUE(each.as_expected()) << "of whole blocks, " << to_string(p);
+}
+
+TEST(scale_columns, of_each_column_of_b) {
+  for (const KernelConfig& c : configs()) {
+    expect_each_column({.ld = 133}, c);
+    expect_each_column({.m = 70, .n = 33, .k = 128, .batch = 3, .ld = 70}, c);
+    expect_each_column({.m = 1, .n = 1, .k = 700, .batch = 2, .ld = 1}, c);
+  }
+  expect_each_column({.ld = 130}, config(Schedule::cooperative, 128, 160));
+  expect_each_column({.ld = 130}, config(Schedule::ping_pong, 128, 96));
+  expect_each_column({.k = 520, .ld = 130}, config(Schedule::cooperative, 128, 128, {1, 1, 2}));
+}
+
 // ---- planted bugs: the twin sees other operands than the reference ----
+/// Bug: the scales of the next column.
+TEST(scale_columns, a_neighbours_scale_is_noticed) {
+  Operands each = make_operands(by_each_column({.ld = 130}));
+  fill_with_powers(each.scale_a);
+  fill_with_powers(each.scale_b);
+  reference_gemm(each.problem, each.buffers(each.expected), 1.0f, 0.0f);
+  Operands shifted = each;
+  std::rotate(shifted.scale_b.begin(), shifted.scale_b.begin() + 1, shifted.scale_b.end());
+  ASSERT_TRUE(
+      run_on_host(plan_of(each.problem, configs()[1], 2), shifted.buffers(shifted.d), 1.0f, 0.0f, 1).ok());
+  EXPECT_NE(shifted.d, each.expected);
+}
+
 /// Bug: the scales of a neighbouring column, as a wrong distance would give.
 TEST(scale_columns, a_wrong_distance_is_noticed) {
   Operands rows = make_operands(by_rows({}));

@@ -21,6 +21,7 @@ struct Shape {
   int clusters = 1;  // clusters that share the work; with slices one per slice
   bool promotes = false;
   bool block_scales = false;  // true: promotes as well
+  bool each_column = false;   // block scales, of which each column of B has its own
   bool scale_vectors = false;
   bool two_units = false;  // true: promotes, and a wide tile's partial sums come in two halves
   int chunks = 1;          // number of store chunks in one row of a tile
@@ -34,10 +35,8 @@ struct Shape {
 };
 
 inline Scenario make(const Shape& s) {
-  const bool fp8 = s.promotes || s.block_scales || s.two_units;
-  const ScaleMode scales = s.block_scales    ? ScaleMode::block
-                           : s.scale_vectors ? ScaleMode::vector
-                                             : ScaleMode::none;
+  const bool blocks = s.block_scales || s.each_column, fp8 = s.promotes || blocks || s.two_units;
+  const ScaleMode scales = blocks ? ScaleMode::block : s.scale_vectors ? ScaleMode::vector : ScaleMode::none;
   KernelConfig config{.schedule = s.schedule,
                       .tile = {.m = s.schedule == Schedule::ping_pong ? 64 : 128,
                                // A chunk is 128 bytes of fp32.
@@ -51,8 +50,11 @@ inline Scenario make(const Shape& s) {
                       .promotes = fp8,
                       .store = s.store,
                       .combine = s.slices > 1 ? s.combine : Combine::none,
-                      .epilogue = {.scale_a = scales, .scale_b = scales, .update = s.update},
-                      .overlap = s.overlap};
+                      .epilogue = {.scale_a = scales,
+                                   .scale_b = s.each_column ? ScaleMode::vector128 : scales,
+                                   .update = s.update},
+                      .overlap = s.overlap,
+                      .scale_a_columns = s.each_column};
   // The last row and column of tiles extend beyond D, as is usual.
   const int m = s.rows * s.cluster.m * config.tile.m - s.short_rows,
             n = s.columns * s.cluster.n * config.tile.n - 1;
@@ -76,10 +78,10 @@ inline std::string text_of(const Shape& s) {
          std::to_string(s.cluster.n) + "x" + std::to_string(s.cluster.k) + " slices " +
          std::to_string(s.slices) + " clusters " + std::to_string(s.clusters) +
          (s.promotes ? " promoted" : "") + (s.block_scales ? " block_scales" : "") +
-         (s.scale_vectors ? " scale_vectors" : "") + (s.two_units ? " two_units" : "") +
-         (s.update == Update::add ? " added" : "") + (s.combine == Combine::add ? " in parts" : "") +
-         " chunks " + std::to_string(s.chunks) + " " + name_of(s.store) + " warps " +
-         std::to_string(s.warps_per_group);
+         (s.each_column ? " each_column" : "") + (s.scale_vectors ? " scale_vectors" : "") +
+         (s.two_units ? " two_units" : "") + (s.update == Update::add ? " added" : "") +
+         (s.combine == Combine::add ? " in parts" : "") + " chunks " + std::to_string(s.chunks) + " " +
+         name_of(s.store) + " warps " + std::to_string(s.warps_per_group);
 }
 
 inline void expect_clean(const Exploration& found, const Shape& shape) {

@@ -8,11 +8,12 @@ torch = pytest.importorskip("torch")
 import sluice.torch as st  # noqa: E402
 from sluice import _binding as binding  # noqa: E402
 from sluice._names import GRANULARITIES  # noqa: E402
+from sluice.torch.quantize import Source  # noqa: E402
 
 BF16, FP16, FP32, E4M3, E5M2 = torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn, torch.float8_e5m2
 KINDS = [("tensor", "fp8"), ("row", "fp8"), ("row", "16bit"), ("block", "fp8")]  # recipe, weight_gradient
 ALL = pytest.mark.parametrize("recipe, weight_gradient", KINDS)
-FIELDS = ("INPUT", "OUTPUT", "SCALES", "OUTPUT_T", "SCALES_T", "GRANULARITY", "POWERS_OF_TWO", "SUM", "WORKSPACE")
+FIELDS = ("INPUT", "OUTPUT", "SCALES", "OUTPUT_T", "SCALES_T", "GRANULARITY", "POWERS_OF_TWO", "SUM", "WORKSPACE", "GATE", "GRAD_OUTPUT")
 
 
 def real(*shape, dtype=BF16, seed=0, spread=0.0):
@@ -46,7 +47,7 @@ class OnHost:
     """Replaces the binding's quantize_both by the reference, and its product by the exact one of the codes. Records the calls."""
 
     def __init__(self):
-        self.casts, self.products, self.workspaces, self.any_order = [], [], [], []
+        self.casts, self.products, self.workspaces, self.any_order, self.gates = [], [], [], [], []
 
     def quantize_both(self, *pairs):
         names = {getattr(binding, name): name.lower() for name in FIELDS}
@@ -57,16 +58,21 @@ class OnHost:
         assert input.shape[1] % 16 == 0 and codes and given["scales_t"] is None or granularity != "tensor"
         assert granularity == "tensor" or all((given[codes] is None) == (given[scales] is None) for codes, scales in
                                               (("output", "scales"), ("output_t", "scales_t")))
-        made = st.quantize_both_reference(input, granularity, dtype=codes[0].dtype, power_of_two=given["powers_of_two"], sums=True)
+        gated, gradient = bool(given["gate"]), given["grad_output"]
+        made = st.quantize_both_reference(input, granularity, dtype=codes[0].dtype, power_of_two=given["powers_of_two"], sums=True, gated=gated,
+                                          gradient=gradient)
         for name, value in zip(("output", "scales", "output_t", "scales_t"), made):
             if given[name] is not None:
+                value = value.t() if name == "scales_t" and granularity == "1x128" else value  # as the kernel writes it
                 assert given[name].shape == value.shape and given[name].dtype is value.dtype, name
                 given[name].copy_(value)
         sums = given["sum"]
         if sums is not None:  # each row has those of 128 tokens
-            assert sums.shape == (-(-input.shape[0] // 128), input.shape[1]) and sums.dtype is FP32
-            sums.copy_(torch.stack([rows.sum(0, dtype=FP32) for rows in input.split(128)]))
+            matrix = Source(gated, gradient).matrix(input)
+            assert sums.shape == (-(-input.shape[0] // 128), matrix.shape[1]) and sums.dtype is FP32
+            sums.copy_(torch.stack([rows.sum(0, dtype=FP32) for rows in matrix.split(128)]))
         self.casts.append((tuple(input.shape), granularity, sums is not None))
+        self.gates.append((gated, gradient is not None))
         self.workspaces.append(given["workspace"])
 
     def product(self, *pairs):
@@ -93,10 +99,11 @@ class OnHost:
         elif scale_a.shape in ((), (m, 1)) and scale_b.shape in ((), (1, n)):
             a, b = a.double() * scale_a.double(), b.double() * scale_b.double()
         else:
-            assert (scale_a.shape, scale_b.shape) == ((m, blocks), (-(-n // 128), blocks)), (scale_a.shape, scale_b.shape, m, n, k)
-            assert scale_a.is_contiguous() and scale_b.is_contiguous()
+            each = scale_b.shape == (n, blocks)  # by 1x128, as A's
+            assert scale_a.shape == (m, blocks) and (each or scale_b.shape == (-(-n // 128), blocks)), (scale_a.shape, scale_b.shape, m, n, k)
+            assert all((scales.t() if each else scales).is_contiguous() for scales in (scale_a, scale_b))
             a = a.double() * scale_a.double().repeat_interleave(128, 1)[:, :k]
-            b = b.double() * scale_b.double().repeat_interleave(128, 0)[:n].repeat_interleave(128, 1)[:, :k].t()
+            b = b.double() * (scale_b if each else scale_b.repeat_interleave(128, 0)[:n]).double().repeat_interleave(128, 1)[:, :k].t()
         result = a @ b
         out.copy_((result if given.get("bias") is None else result + given["bias"].double()) + (out.double() if adds else 0))
         self.products.append((m, k, n, "fast" if given.get("use_fast_accum") else "promoted"))

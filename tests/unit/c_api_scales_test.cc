@@ -89,6 +89,26 @@ TEST(CApiScales, blocks_of_a_may_be_stored_by_columns) {
   EXPECT_EQ(vectors->scale_a_ld, 0);
 }
 
+/// As weight gradients of tokens and gradients that were both cast by 1 x 128.
+TEST(CApiScales, each_column_of_b_may_have_a_scale_per_128_of_k) {
+  const Shape a{{64, 4}, {1, 72}};
+  for (const Shape& b : {Shape{{4, 256}, {}}, Shape{{256, 4}, {1, 256}}}) {
+    const Result<Problem> problem = problem_with({}, a, b);
+    expect_modes(problem, ScaleMode::block, ScaleMode::vector128);
+    EXPECT_EQ(problem->scale_a_ld, 72);
+  }
+  // With one k block scales of A lie both ways, and those of B are a vector only as (1, n).
+  const Sizes short_k{.m = 64, .n = 256, .k = 128};
+  const Result<Problem> one = problem_with(short_k, {{64, 1}, {}}, {{256, 1}, {1, 256}});
+  expect_modes(one, ScaleMode::block, ScaleMode::vector128);
+  EXPECT_EQ(one->scale_a_ld, 64);
+  expect_modes(problem_with(short_k, {{64, 1}, {}}, {{1, 256}, {}}), ScaleMode::vector, ScaleMode::vector);
+  expect_modes(problem_with({.m = 1}, {{1, 4}, {}}, {{4, 256}, {}}), ScaleMode::block, ScaleMode::vector128);
+  expect_refused(problem_with({}, {{64, 4}, {}}, {{4, 256}, {}}), "scale_a.t().contiguous().t()");
+  expect_refused(problem_with({}, a, {{256, 4}, {}}), "(4, 256), row-major, for blocks of 1 x 128");
+  expect_refused(problem_with({}, {{64, 1}, {}}, {{4, 256}, {}}), "scale_b holds block scales");
+}
+
 TEST(CApiScales, few_values_are_read_as_blocks_only_beside_blocks) {
   const Sizes short_k{.m = 64, .n = 256, .k = 128};
   expect_modes(problem_with(short_k, {{64, 1}, {}}, {{2, 1}, {}}), ScaleMode::block, ScaleMode::block);

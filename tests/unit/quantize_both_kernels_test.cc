@@ -26,15 +26,37 @@ namespace sluice {
 namespace {
 
 struct BothHostArith : HostArith {
+  template <DType kType>
+  struct Raw {
+    u8 bytes[8 * bytes_of(kType)];
+  };
   /// The slots of all threads. A copy is complete when it starts, so that one which starts too early is seen.
   template <DType kType>
   static Raw<kType>& slot_of(u32 slot) {
-    static Raw<kType> slots[simulated_grid::kThreads][kBothStages * quantize::kOwn];
+    static Raw<kType> slots[simulated_grid::kThreads][3 * quantize::kOwn];
     return slots[threadIdx.x][slot];
   }
   template <DType kType>
   static void start(u32 slot, const void* base, i64 index, bool inside) {
-    slot_of<kType>(slot) = load_raw<kType>(base, index, inside);
+    const u8* const from = static_cast<const u8*>(base) + index * bytes_of(kType);
+    EXPECT_EQ(reinterpret_cast<u64>(from) % 16, 0u);
+    Raw<kType>& raw = slot_of<kType>(slot) = {};
+    if (inside) std::memcpy(raw.bytes, from, sizeof raw.bytes);
+  }
+  template <DType kType>
+  static void unpack(const Raw<kType>& raw, float* values) {
+    for (int i = 0; i < 8; ++i) values[i] = load_element<kType>(raw.bytes, i);
+  }
+  template <DType kType>
+  static void words_of(const Raw<kType>& raw, u32 (&words)[4]) {
+    std::memcpy(words, raw.bytes, 16);
+  }
+  static float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
+  template <DType kType>
+  static Raw<kType> packed(const float (&values)[8]) {
+    Raw<kType> raw{};
+    for (int i = 0; i < 8; ++i) store_element(kType, raw.bytes, i, values[i]);
+    return raw;
   }
   static void commit() {}
   template <int kLeft>
@@ -84,6 +106,7 @@ struct Bytes {
   u8* data() {
     return reinterpret_cast<u8*>(words.data() + (reinterpret_cast<u64>(words.data()) % 16 == 0 ? 0 : 1));
   }
+  const u8* data() const { return const_cast<Bytes*>(this)->data(); }
   std::vector<u64> words;
 };
 
@@ -93,22 +116,70 @@ void expect_same(const std::vector<float>& got, const std::vector<float>& wanted
         << where << " " << i << ": " << got[i] << ", not " << wanted[i];
 }
 
+/// The matrix that a source makes of `c`'s input and gradient, as a kernel would that writes it.
+template <BothConfig kConfig>
+Bytes made_of(const Case& c, const Bytes& input, i64 input_ld, const Bytes& gradient, i64 gradient_ld) {
+  constexpr bool kGradient = kConfig.source == BothSource::swiglu_gradient;
+  const i64 half = kGradient ? c.columns / 2 : c.columns, ld = c.columns;
+  Bytes made(c.rows * ld * bytes_of(kConfig.input));
+  for (i64 row = 0; row < c.rows; ++row)
+    for (i64 column = 0; column < c.columns; ++column) {
+      const auto at = [&](i64 i) {
+        return static_cast<float>(load_element(kConfig.input, input.data(), row * input_ld + i));
+      };
+      const i64 j = column % half;
+      const float gate = at(j), up = at(half + j), share = BothHostArith::sigmoid(gate);
+      float value = HostArith::silu(gate) * up;
+      if (kGradient) {
+        const auto dy =
+            static_cast<float>(load_element(kConfig.input, gradient.data(), row * gradient_ld + j));
+        value = dy * (column < half ? up * (share * (1.0f + gate * (1.0f - share))) : gate * share);
+        const double x = gate, s = 1 / (1 + std::exp(-x)), slope = s + x * s * (1 - s);
+        const double exact = dy * (column < half ? up * slope : x * s);
+        EXPECT_NEAR(value, exact, 1e-5 * std::fabs(exact) + 1e-7 * std::fabs(dy * up));
+      }
+      store_element(kConfig.input, made.data(), row * ld + column, value);
+    }
+  return made;
+}
+
+/// Returns a matrix stored by columns.
+std::vector<float> turned(const std::vector<float>& matrix, i64 rows, i64 columns) {
+  std::vector<float> result(matrix.size());
+  for (i64 row = 0; row < rows; ++row)
+    for (i64 column = 0; column < columns; ++column)
+      result[static_cast<std::size_t>(column * rows + row)] =
+          matrix[static_cast<std::size_t>(row * columns + column)];
+  return result;
+}
+
 template <BothConfig kConfig>
 void expect_like_reference(const Case& c, unsigned blocks) {
   constexpr Granularity kBy = kConfig.granularity;
-  const i64 ld = c.columns + c.pad;
+  constexpr BothSource kSource = kConfig.source;
+  const i64 in = kSource == BothSource::swiglu ? 2 * c.columns : c.columns, input_ld = in + c.pad;
+  const i64 gradient_ld = c.columns / 2 + c.pad;
   const i64 up = scale_blocks(c.rows) * 128, rows_ld = c.columns + c.pad, t_ld = up + c.pad;
-  Bytes input(c.rows * ld * bytes_of(kConfig.input)), rows(c.rows * rows_ld), columns(c.columns * t_ld);
+  Bytes given(c.rows * input_ld * bytes_of(kConfig.input)), rows(c.rows * rows_ld), columns(c.columns * t_ld);
   for (i64 row = 0; row < c.rows; ++row)
-    for (i64 column = 0; column < ld; ++column)
-      store_element(kConfig.input, input.data(), row * ld + column,
-                    column < c.columns ? value_of(c, row, column) : std::nan(""));
+    for (i64 column = 0; column < input_ld; ++column)
+      store_element(kConfig.input, given.data(), row * input_ld + column,
+                    column < in ? value_of(c, row, column) : std::nan(""));
+  Bytes gradient(c.rows * gradient_ld * bytes_of(kConfig.input));
+  for (i64 row = 0; row < c.rows; ++row)
+    for (i64 column = 0; column < gradient_ld; ++column)
+      store_element(kConfig.input, gradient.data(), row * gradient_ld + column,
+                    column < c.columns / 2 ? value_of(c, row + 1000, column) : std::nan(""));
+  const bool is_made = kSource != BothSource::matrix;
+  const Bytes made = is_made ? made_of<kConfig>(c, given, input_ld, gradient, gradient_ld) : Bytes(0);
+  const Bytes& input = is_made ? made : given;
+  const i64 ld = is_made ? c.columns : input_ld;
   const auto count_of = [](i64 count) { return std::vector<float>(static_cast<std::size_t>(count), -1.0f); };
   std::vector<float> row_scales = count_of(scale_count(kBy, c.rows, c.columns)),
                      column_scales = count_of(scale_count(kBy, c.columns, c.rows)),
                      sums = count_of(scale_blocks(c.rows) * c.columns);
   std::vector<u32> amaxes(static_cast<std::size_t>(c.rows + c.columns), 0);
-  const BothParams params{.input = input.data(),
+  const BothParams params{.input = given.data(),
                           .rows = c.stores_rows ? rows.data() : nullptr,
                           .columns_t = c.stores_columns ? columns.data() : nullptr,
                           .row_scales = row_scales.data(),
@@ -117,11 +188,14 @@ void expect_like_reference(const Case& c, unsigned blocks) {
                           .amaxes = amaxes.data(),
                           .row_count = c.rows,
                           .column_count = c.columns,
-                          .input_ld = ld,
+                          .input_ld = input_ld,
                           .rows_ld = rows_ld,
-                          .columns_t_ld = t_ld};
+                          .columns_t_ld = t_ld,
+                          .gradient = gradient.data(),
+                          .gradient_ld = gradient_ld};
   if constexpr (kBy == Granularity::tensor || kBy == Granularity::row) {
-    constexpr BothConfig kFirst{BothStep::amax, kConfig.input, kConfig.output, kBy, kConfig.powers_of_two};
+    constexpr BothConfig kFirst{BothStep::amax,        kConfig.input, kConfig.output, kBy,
+                                kConfig.powers_of_two, kSource};
     simulated_grid::launch(blocks, [&] { quantize::run_both<kFirst, BothHostArith>(params); });
   }
   simulated_grid::launch(blocks, [&] { quantize::run_both<kConfig, BothHostArith>(params); });
@@ -148,6 +222,8 @@ void expect_like_reference(const Case& c, unsigned blocks) {
   EXPECT_EQ(std::memcmp(rows.data(), wanted.data(), static_cast<std::size_t>(c.rows * rows_ld)), 0) << where;
   EXPECT_EQ(std::memcmp(columns.data(), wanted_t.data(), static_cast<std::size_t>(c.columns * t_ld)), 0)
       << where << " columns";
+  if (kBy == Granularity::row_block)
+    wanted_scales_t = turned(wanted_scales_t, c.columns, scale_blocks(c.rows));
   expect_same(row_scales, wanted_scales, where + " row scale");
   if (kBy != Granularity::tensor) expect_same(column_scales, wanted_scales_t, where + " column scale");
   if (!c.sums || c.specials) return;
@@ -191,6 +267,23 @@ TYPED_TEST(quantize_both_kernels, give_the_bits_of_the_reference) {
       {.rows = 129, .columns = 32}, 2);
 }
 
+/// Of SwiGLU and of its gradient. 144 and 272 columns: tiles whose columns are of gate and of up.
+TYPED_TEST(quantize_both_kernels, give_the_bits_of_the_reference_of_swiglu) {
+  constexpr Granularity kBy = TypeParam::kGranularity;
+  constexpr BothConfig kForward{BothStep::cast, DType::bf16, DType::e4m3, kBy, true, BothSource::swiglu};
+  constexpr BothConfig kBackward{
+      BothStep::cast, DType::bf16, DType::e5m2, kBy, false, BothSource::swiglu_gradient};
+  constexpr BothConfig kOfHalf{
+      BothStep::cast, DType::fp16, DType::e4m3, kBy, true, BothSource::swiglu_gradient};
+  const Case small{.rows = 5, .columns = 32, .magnitude = 8}, odd{.rows = 130, .columns = 144, .pad = 16};
+  expect_like_reference<kForward>(small, 1);
+  expect_like_reference<kForward>(odd, 3);
+  expect_like_reference<kBackward>(small, 1);
+  expect_like_reference<kBackward>(odd, 2);
+  expect_like_reference<kBackward>({.rows = 257, .columns = 272, .magnitude = 4}, 2);
+  expect_like_reference<kOfHalf>({.rows = 129, .columns = 256, .magnitude = 16}, 1);
+}
+
 TYPED_TEST(quantize_both_kernels, keep_to_the_rules_at_the_ends_of_the_range) {
   constexpr Granularity kBy = TypeParam::kGranularity;
   expect_all_types<kBy, DType::e4m3, false>({.rows = 5, .columns = 32, .magnitude = 1e-6}, 1);
@@ -212,10 +305,12 @@ TEST(quantize_both_units, compile_for_hopper_without_spills_or_warnings) {
   ASSERT_TRUE(compiler) << compiler.error().message;
   for (const Granularity granularity : kGranularities)
     for (const DType input : {DType::bf16, DType::fp16, DType::fp32})
-      for (const std::string& unit :
-           ops::QuantizeBothOp::units({input, input == DType::bf16 ? DType::e4m3 : DType::e5m2, granularity,
-                                       input != DType::fp16})) {
-        expect_to_compile(**compiler, unit, input == DType::fp32 ? 255 : 128);
+      for (const BothSource source : {BothSource::matrix, BothSource::swiglu, BothSource::swiglu_gradient}) {
+        if (source != BothSource::matrix && input == DType::fp32) continue;
+        for (const std::string& unit :
+             ops::QuantizeBothOp::units({input, input == DType::bf16 ? DType::e4m3 : DType::e5m2, granularity,
+                                         input != DType::fp16, source}))
+          expect_to_compile(**compiler, unit, input == DType::fp32 ? 255 : 128);
       }
 }
 

@@ -241,6 +241,10 @@ TEST(tuner_recipe, tells_apart_what_costs_more) {
   columns.scale_a_ld = columns.m;
   EXPECT_NE(recipe_of(block), recipe_of(columns));
   EXPECT_EQ(recipe_of(example_of(recipe_of(columns))), recipe_of(columns));
+  Problem each_column = columns;
+  each_column.epilogue.scale_b = ScaleMode::vector128;
+  EXPECT_EQ(recipe_of(each_column).sums, Sums::vector128);
+  EXPECT_EQ(recipe_of(example_of(recipe_of(each_column))), recipe_of(each_column));
   Problem apart = columns;
   apart.scale_a_ld += 4;
   EXPECT_EQ(recipe_of(columns), recipe_of(apart));

@@ -36,15 +36,11 @@ class TrainingRecipe(NamedTuple):
     power_of_two: bool
 
 
-# The order of an input's columns that the block recipe's weight gradient multiplies: squares, until a kernel takes "1x128" of both sides.
-_BLOCK_INPUT_COLUMNS = "128x128"
-
-_TENSOR, _ROW = Cast(E4M3, "tensor", "tensor"), Cast(E4M3, "row", "row")
+_TENSOR, _ROW, _TOKENS = (Cast(E4M3, kind, kind) for kind in ("tensor", "row", "1x128"))
 _RECIPES = {
     ("tensor", "fp8"): TrainingRecipe(_TENSOR, _TENSOR, Cast(E5M2, "tensor", "tensor"), False),
     ("row", "fp8"): TrainingRecipe(_ROW, _ROW, _ROW, True),
-    ("block", "fp8"): TrainingRecipe(Cast(E4M3, "1x128", _BLOCK_INPUT_COLUMNS), Cast(E4M3, "128x128", "128x128"),
-                                     Cast(E4M3, "1x128", "1x128"), False),
+    ("block", "fp8"): TrainingRecipe(_TOKENS, Cast(E4M3, "128x128", "128x128"), _TOKENS, False),
     # The weight's columns have one scale, as in torchao's recipe with a weight gradient of high precision.
     ("row", "16bit"): TrainingRecipe(_ROW, Cast(E4M3, "row", "tensor"), _ROW, True),
 }
@@ -82,7 +78,8 @@ def training_problems(layer: Any, recipe: str, weight_gradient: str, dtype: torc
     gradient = "e5m2" if casts.gradient.dtype is E5M2 else "e4m3"
     of_input = Problem(ANY_ROWS, k, n, a=gradient, scale_b="tensor" if casts.weight.columns == "tensor" else scales, **of)
     if weight_gradient == "fp8":
-        of_weight = Problem(n, k, TOKENS, a=gradient, scale_b=scales, **of)
+        by_columns = {"scale_b": "vector128", "scale_a_ld": n} if recipe == "block" else {"scale_b": scales}
+        of_weight = Problem(n, k, TOKENS, a=gradient, **by_columns, **of)
     else:
         of_weight = backward_problems(layer, torch.bfloat16 if dtype is torch.float32 else dtype)[1]
     return [linear_problem(layer, ANY_ROWS, recipe, dtype), of_input, of_weight]

@@ -4,6 +4,8 @@
 An op casts its operands and multiplies them, so no fp8 tensor but the input's columns leaves an op. Weights are cast at each use, from
 the parameter as it is then. Only inside of ``weights_kept`` are their codes used again.
 
+The two linears of a SwiGLU (``swiglu_in_fp8``) cast ``silu(gate) * up`` and its gradients as they compute them, and write neither in 16 bits.
+
 The ops of torch.compile and of policies of selective checkpointing are ``sluice::fp8_linear``, ``sluice::fp8_linear_backward`` and
 ``sluice::fp8_linear_backward_add``.
 """
@@ -24,7 +26,7 @@ from ._fp8_recipes import Cast, training_recipe
 from ._library import MM, PLAIN, SCALED_MM, _define, add_mm_, any_order_of, as_matrix, dispatch, takes_no_dispatcher, workspace_number, written
 from ._walks import holder_of_main_grad, result_of, saved_of, splittable, walk_of, weight_gradient, with_owner
 from .autograd import needs_grad, refuse_second_derivative
-from .quantize import BothOrders, _both_on_gpu, new_both, whole
+from .quantize import THE_INPUT, BothOrders, Source, _both_on_gpu, new_both, whole
 
 _is_compiling = torch.compiler.is_compiling
 _FLOATS = (torch.bfloat16, torch.float16, torch.float32)
@@ -39,13 +41,15 @@ class Codes(NamedTuple):
 
 
 # ---- casts
-def _cast(quantizer: Any, matrix: Tensor, cast: Cast, power_of_two: bool, rows: bool, columns: bool, sums: bool, workspace: int) -> BothOrders:
-    """Casts a matrix in the orders that are wanted: by one call of ``quantizer`` if their scales are of one kind."""
+def _cast(quantizer: Any, matrix: Tensor, cast: Cast, power_of_two: bool, rows: bool, columns: bool, sums: bool, workspace: int,
+          source: Source = THE_INPUT) -> BothOrders:
+    """Casts a matrix, or what ``source`` makes of it, in the orders that are wanted: by one call of ``quantizer`` if their scales are of one
+    kind."""
     if rows and columns and cast.rows != cast.columns:
-        one = quantizer(matrix, cast.rows, cast.dtype, power_of_two, True, False, sums, workspace)
-        other = quantizer(matrix, cast.columns, cast.dtype, power_of_two, False, True, False, workspace)
+        one = quantizer(matrix, cast.rows, cast.dtype, power_of_two, True, False, sums, workspace, source)
+        other = quantizer(matrix, cast.columns, cast.dtype, power_of_two, False, True, False, workspace, source)
         return BothOrders(*one[:2], *other[2:4], one[4])
-    return BothOrders(*quantizer(matrix, cast.rows if rows else cast.columns, cast.dtype, power_of_two, rows, columns, sums, workspace))
+    return BothOrders(*quantizer(matrix, cast.rows if rows else cast.columns, cast.dtype, power_of_two, rows, columns, sums, workspace, source))
 
 
 def _order(made: BothOrders, cast: Cast, rows: bool) -> Codes:
@@ -154,8 +158,8 @@ _REAL = _Steps(_both_on_gpu, _cast_weight, _product, _add_weight_product_,
 
 
 def _fake_quantizer(matrix: Tensor, granularity: str, dtype: torch.dtype, power_of_two: bool, rows: bool, columns: bool, sums: bool,
-                    workspace: int) -> tuple:
-    return new_both(matrix, granularity, dtype, rows, columns, sums)
+                    workspace: int, source: Source = THE_INPUT) -> tuple:
+    return new_both(matrix, granularity, dtype, rows, columns, sums, source)
 
 
 def _fake_product(dtype: torch.dtype, *operands: Any) -> Tensor:
@@ -176,15 +180,16 @@ _FAKE = _Steps(_fake_quantizer,
 
 # ---- ops
 def _forward(steps: _Steps, input: Tensor, weight: Tensor, bias: Optional[Tensor], recipe: str, weight_gradient: str, columns: bool,
-             use_fast_accum: bool, out_dtype: torch.dtype, workspace: int) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
-    """Returns the output, and the codes and scales of the input's columns; these are None unless ``columns``."""
-    casts = training_recipe(recipe, weight_gradient)
+             use_fast_accum: bool, out_dtype: torch.dtype, workspace: int, gated: bool) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+    """Returns the output, and the codes and scales of the input's columns; these are None unless ``columns``. ``gated``: the input holds
+    gate and up, and ``silu(gate) * up`` is multiplied."""
+    casts, source = training_recipe(recipe, weight_gradient), Source(gated)
     if steps is _REAL and (input.numel() == 0 or weight.numel() == 0):  # nothing is cast or multiplied
-        x = _cast(_fake_quantizer, input, casts.input, casts.power_of_two, True, columns, False, workspace)
+        x = _cast(_fake_quantizer, input, casts.input, casts.power_of_two, True, columns, False, workspace, source)
         y = input.new_zeros((input.shape[0], weight.shape[0]), dtype=out_dtype)
         y = y if bias is None else y + bias.to(out_dtype)
     else:
-        x = _cast(steps.quantize, input, casts.input, casts.power_of_two, True, columns, False, workspace)
+        x = _cast(steps.quantize, input, casts.input, casts.power_of_two, True, columns, False, workspace, source)
         w = steps.weight(weight, casts.weight, casts.power_of_two, True, workspace)
         y = steps.product(out_dtype, _order(x, casts.input, True), w, bias, use_fast_accum, workspace)
     return y, x.columns, x.column_scales
@@ -192,28 +197,35 @@ def _forward(steps: _Steps, input: Tensor, weight: Tensor, bias: Optional[Tensor
 
 def _backward(steps: _Steps, total: Optional[Tensor], any_order: bool, grad: Tensor, weight: Tensor, input: Optional[Tensor],
               columns: Optional[Tensor], column_scales: Optional[Tensor], recipe: str, weight_gradient: str, wanted: Sequence[bool],
-              input_dtype: torch.dtype, weight_dtype: torch.dtype, workspace: int) -> Tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
+              input_dtype: torch.dtype, weight_dtype: torch.dtype, workspace: int, gated: bool,
+              gate_up: Optional[Tensor]) -> Tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
     """Returns the gradients of input, weight and bias (in fp32), each None unless it is ``wanted``. The weight's is added to ``total``
-    instead, if that is given."""
+    instead, if that is given. ``gated`` is as in the forward. With ``gate_up``, the output, ``grad`` is that of ``silu(gate) * up``."""
     casts, (of_input, of_weight, of_bias) = training_recipe(recipe, weight_gradient), wanted
     in_fp8 = weight_gradient == "fp8"
+    output, of_output = (grad, THE_INPUT) if gate_up is None else (gate_up, Source(True, grad))
+
+    def sums() -> Tensor:
+        return of_output.matrix(output).sum(0, dtype=torch.float32)
+
     if steps is _REAL and (grad.numel() == 0 or weight.numel() == 0):
         return (grad.new_zeros((grad.shape[0], weight.shape[1]), dtype=input_dtype) if of_input else None,
                 torch.zeros_like(weight, dtype=weight_dtype) if of_weight and total is None else None,
-                grad.sum(0, dtype=torch.float32) if of_bias else None)
+                sums() if of_bias else None)
     casts_columns = of_weight and in_fp8
     if not (of_input or casts_columns):
-        dy = BothOrders(*[None] * 4, grad.sum(0, dtype=torch.float32) if of_bias else None)  # type: ignore[arg-type]
+        dy = BothOrders(*[None] * 4, sums() if of_bias else None)  # type: ignore[arg-type]
     else:
-        dy = _cast(steps.quantize, grad, casts.gradient, casts.power_of_two, of_input, casts_columns, of_bias, workspace)
+        dy = _cast(steps.quantize, output, casts.gradient, casts.power_of_two, of_input, casts_columns, of_bias, workspace, of_output)
     dx = dw = None
     if of_input:
         w = steps.weight(weight, casts.weight, casts.power_of_two, False, workspace)
-        w = w._replace(codes=w.codes[:, :grad.shape[1]])  # without the zeros behind the outputs
+        w = w._replace(codes=w.codes[:, :weight.shape[0]])  # without the zeros behind the outputs
         dx = steps.product(input_dtype, _order(dy, casts.gradient, True), w, None, False, workspace)
     if casts_columns:
         if columns is None:
-            x = _order(_cast(steps.quantize, input, casts.input, casts.power_of_two, False, True, False, workspace), casts.input, False)
+            made = _cast(steps.quantize, input, casts.input, casts.power_of_two, False, True, False, workspace, Source(gated))
+            x = _order(made, casts.input, False)
         else:
             x = Codes(columns, column_scales, casts.input.columns)  # type: ignore[arg-type]
         if total is None:
@@ -231,10 +243,10 @@ def _backward(steps: _Steps, total: Optional[Tensor], any_order: bool, grad: Ten
 
 _FORWARD = _define(
     "fp8_linear(Tensor input, Tensor weight, Tensor? bias, str recipe, str weight_gradient, bool columns, bool use_fast_accum, "
-    "ScalarType out_dtype, int workspace) -> (Tensor, Tensor, Tensor)",
+    "ScalarType out_dtype, int workspace, bool gated) -> (Tensor, Tensor, Tensor)",
     lambda *given: whole(_forward(_REAL, *given), given[0]), lambda *given: whole(_forward(_FAKE, *given), given[0]))
 _OF_BACKWARD = ("Tensor grad, Tensor weight, Tensor? input, Tensor? columns, Tensor? column_scales, str recipe, str weight_gradient, "
-                "bool[] wanted, ScalarType input_dtype, ScalarType weight_dtype, int workspace")
+                "bool[] wanted, ScalarType input_dtype, ScalarType weight_dtype, int workspace, bool gated, Tensor? gate_up")
 _BACKWARD = _define(f"fp8_linear_backward({_OF_BACKWARD}) -> (Tensor, Tensor, Tensor)",
                     lambda *given: whole(_backward(_REAL, None, False, *given), given[0]),
                     lambda *given: whole(_backward(_FAKE, None, False, *given), given[0]))
@@ -255,66 +267,121 @@ def _computed_in(input: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(kind) if kind != "meta" and torch.is_autocast_enabled(kind) else input.dtype
 
 
-def linear_in_fp8(input: Tensor, weight: Tensor, bias: Optional[Tensor], recipe: str, keep: str, weight_gradient: str, use_fast_accum: bool,
-                  deterministic: bool, workspace: Optional[Workspace]) -> Tensor:
-    """Returns ``input @ weight.t() + bias`` computed in FP8, with a backward in FP8. All arguments are those of ``nn.Linear``."""
+class Call(NamedTuple):
+    """The options of one linear, those of ``nn.Linear``; the workspace's address, and the object that keeps it alive."""
+
+    recipe: str
+    keep: str
+    weight_gradient: str
+    use_fast_accum: bool
+    deterministic: bool
+    dtype: torch.dtype
+    workspace: int
+    owner: Optional[Workspace]
+    makes_gate_up: bool = False
+    """Whether the output is gate and up, of which the next linear multiplies ``silu(gate) * up``."""
+
+
+def call_of(layer: Any, dtype: torch.dtype, **more: bool) -> Call:
+    """Returns the call of a ``Linear`` with ``backward="fp8"`` whose output has type ``dtype``."""
+    workspace = layer.workspace
+    return Call(layer.recipe, layer.keep, layer.weight_gradient, layer.use_fast_accum, layer.deterministic, dtype, workspace_number(workspace),
+                None if _is_compiling() else workspace, **more)
+
+
+def _check_input(input: Tensor, weight: Tensor) -> None:
     if input.dtype not in _FLOATS or weight.dtype not in _FLOATS:
         name, given = ("input", input) if input.dtype not in _FLOATS else ("weight", weight)
         raise InvalidType(f"{name} is {given.dtype} and must be bfloat16, float16 or float32: convert it")
     if input.dim() == 0 or input.shape[-1] != weight.shape[1]:
         raise InvalidSize(f"input has shape {tuple(input.shape)} and must have in_features = {weight.shape[1]} columns")
-    dtype, number = _computed_in(input), workspace_number(workspace)
+
+
+def _output(input: Tensor, weight: Tensor, bias: Optional[Tensor], call: Call, columns: bool, gated: bool) -> tuple:
+    """Returns what ``_forward`` does; the output has the input's leading dimensions."""
+    arguments = (as_matrix(input).contiguous(), weight, bias, call.recipe, call.weight_gradient, columns, call.use_fast_accum, call.dtype,
+                 call.workspace, gated)
+    y, codes, scales = _forward(_REAL, *arguments) if _takes_no_dispatcher(input) else _FORWARD(*arguments)
+    return y.view(*input.shape[:-1], weight.shape[0]), codes, scales
+
+
+def linear_in_fp8(input: Tensor, layer: Any) -> Tensor:
+    """Returns the output of a ``Linear`` with ``backward="fp8"``."""
+    weight, bias, call = layer.weight, layer.bias, call_of(layer, _computed_in(input))
+    _check_input(input, weight)
     if not needs_grad(input, weight, bias, None):
-        arguments = as_matrix(input).contiguous(), weight, bias, recipe, weight_gradient, False, use_fast_accum, dtype, number
-        y = (_forward(_REAL, *arguments) if _takes_no_dispatcher(input) else _FORWARD(*arguments))[0]
-        return y.view(*input.shape[:-1], weight.shape[0])  # type: ignore[no-any-return]
-    if weight_gradient == "16bit" and dtype is torch.float32:
+        return _output(input, weight, bias, call, False, False)[0]  # type: ignore[no-any-return]
+    if call.weight_gradient == "16bit" and call.dtype is torch.float32:
         raise InvalidType("input is torch.float32, and weight_gradient = '16bit' multiplies gradients in 16 bits: convert it, or use "
                           "torch.autocast")
-    call = recipe, keep, weight_gradient, use_fast_accum, dtype, deterministic, number, None if _is_compiling() else workspace
-    return result_of(Fp8LinearFunction.apply(input, weight, bias, call))
+    return result_of(Fp8LinearFunction.apply(input, weight, bias, call, None))
+
+
+def swiglu_in_fp8(input: Tensor, gate_up: Any, down: Any) -> Tensor:
+    """Returns ``down(silu(gate) * up)``, where gate and up are the halves of ``gate_up(input)``; both are ``Linear`` with
+    ``backward="fp8"``."""
+    _check_input(input, gate_up.weight)
+    dtype = _computed_in(input)
+    if dtype is torch.float32:
+        raise InvalidType("input is torch.float32, and gate and up are kept in 16 bits: convert it, or use torch.autocast")
+    first, second = call_of(gate_up, dtype, makes_gate_up=True), call_of(down, dtype)
+    if not any(needs_grad(input, layer.weight, layer.bias, None) for layer in (gate_up, down)):
+        both = _output(input, gate_up.weight, gate_up.bias, first, False, False)[0]
+        return _output(both, down.weight, down.bias, second, False, True)[0]  # type: ignore[no-any-return]
+    product, both = Fp8LinearFunction.apply(input, gate_up.weight, gate_up.bias, first, None)[:2]
+    return result_of(Fp8LinearFunction.apply(product, down.weight, down.bias, second, both))
 
 
 @splittable
 class Fp8LinearFunction(torch.autograd.Function):
-    """``input @ weight.t() + bias`` in FP8 with a backward in FP8. ``call`` holds the options, the workspace's address, and the object that
-    keeps the workspace alive.
+    """``input @ weight.t() + bias`` in FP8 with a backward in FP8.
 
     Saved for the backward are the weight itself, and either the input's columns in FP8 or the input. ``weight.main_grad`` is as for
     ``LinearFunction``.
+
+    With ``call.makes_gate_up`` the first result stands for ``silu(gate) * up``: it has its shape and no memory of its own, and its gradient
+    comes back for it. The second result is the output, gate and up. Passed as ``gate_up`` with the first as ``input``, the next linear
+    multiplies what they stand for.
     """
 
     @staticmethod
-    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Optional[Tensor], call: tuple) -> Any:
-        recipe, keep, weight_gradient, use_fast_accum, dtype, _, workspace, _ = call
+    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Optional[Tensor], call: Call, gate_up: Optional[Tensor]) -> Any:
         needs = ctx.needs_input_grad
-        columns = needs[1] and weight_gradient == "fp8" and keep == "columns"
-        ctx.call, ctx.types = call, (input.dtype, weight.dtype, bias if bias is None else bias.dtype)
+        columns = needs[1] and call.weight_gradient == "fp8" and call.keep == "columns"
+        ctx.call, ctx.types, ctx.gated = call, (input.dtype, weight.dtype, bias if bias is None else bias.dtype), gate_up is not None
         ctx.holder = holder_of_main_grad(weight)
-        arguments = as_matrix(input).contiguous(), weight, bias, recipe, weight_gradient, columns, use_fast_accum, dtype, workspace
-        y, codes, scales = _forward(_REAL, *arguments) if _takes_no_dispatcher(input) else _FORWARD(*arguments)
-        return with_owner(ctx, owned(y.view(*input.shape[:-1], weight.shape[0])), weight, input if needs[1] and not columns else None,
-                          codes if columns else None, scales if columns else None)
+        read = input if gate_up is None else gate_up
+        y, codes, scales = _output(read, weight, bias, call, columns, ctx.gated)
+        y = owned(y)
+        saved = weight, read if needs[1] and not columns else None, codes if columns else None, scales if columns else None
+        if not call.makes_gate_up:
+            return with_owner(ctx, y, *saved, None)
+        ctx.mark_non_differentiable(y)
+        product = y.new_empty((1,)).expand(*y.shape[:-1], y.shape[-1] // 2)
+        made = with_owner(ctx, product, *saved, y)
+        return (made[0], y, made[1]) if isinstance(made, tuple) else (made, y)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Optional[Tensor], owner: Optional[Tensor] = None) -> tuple:
+    def backward(ctx: Any, grad_output: Optional[Tensor], *of_others: Optional[Tensor]) -> tuple:
         refuse_second_derivative()
-        weight, input, columns, scales = saved_of(ctx, 4)
+        weight, input, columns, scales, gate_up = saved_of(ctx, 5)
         if grad_output is None:
-            return None, None, None, None
-        recipe, _, kind, _, _, deterministic, workspace, _ = ctx.call
+            return None, None, None, None, None
+        call: Call = ctx.call
         input_dtype, weight_dtype, bias_dtype = ctx.types
         walk, grad = walk_of(ctx), as_matrix(grad_output).contiguous()  # a sum's gradient has zero strides, which no kernel takes
-        before = grad, weight, None if input is None else as_matrix(input).contiguous(), columns, scales, recipe, kind, list(walk[:3]), input_dtype
+        before = (grad, weight, None if input is None else as_matrix(input).contiguous(), columns, scales, call.recipe, call.weight_gradient,
+                  list(walk[:3]), input_dtype)
+        behind = call.workspace, ctx.gated, None if gate_up is None else as_matrix(gate_up)
         direct, found = _takes_no_dispatcher(grad), []
 
         def product(dtype: torch.dtype) -> Tensor:
-            made = _backward(_REAL, None, False, *before, dtype, workspace) if direct else _BACKWARD(*before, dtype, workspace)
+            made = _backward(_REAL, None, False, *before, dtype, *behind) if direct else _BACKWARD(*before, dtype, *behind)
             found.append((made[0], made[2]))
             return made[1]  # type: ignore[no-any-return]
 
         def add(total: Tensor) -> None:
-            arguments = total, any_order_of(deterministic), *before, weight_dtype, workspace
+            arguments = total, any_order_of(call.deterministic), *before, weight_dtype, *behind
             made = _backward(_REAL, *arguments)[::2] if direct else _BACKWARD_ADD(*arguments)
             written(total)
             found.append(made)
@@ -322,4 +389,4 @@ class Fp8LinearFunction(torch.autograd.Function):
         grad_weight = weight_gradient(ctx.holder, weight_dtype, walk, product, add) if walk.weight else product(weight_dtype)
         of_input, sums = found[0]
         return (of_input.view(*grad_output.shape[:-1], weight.shape[1]) if walk.input else None, grad_weight if walk.weight else None,
-                sums.to(bias_dtype) if walk.bias else None, None)
+                sums.to(bias_dtype) if walk.bias else None, None, None)

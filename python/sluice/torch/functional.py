@@ -36,7 +36,8 @@ def scaled_mm(mat_a: Tensor, mat_b: Tensor, scale_a: Tensor, scale_b: Tensor, bi
     - The shapes of ``scale_a`` and ``scale_b`` select the kind of scale. One value each: per tensor. ``(m, 1)`` and ``(1, n)``: per
       row of A and column of B. ``(m, ceil(k/128))`` and ``(ceil(n/128), ceil(k/128))``: per block, row-major. ``scale_a`` may
       also be stored by columns, with strides ``(1, ld)``, as torch and DeepGEMM want it; ``scale_b`` may also be the ``.t()`` of
-      such a matrix.
+      such a matrix. Beside a ``scale_a`` by columns, ``scale_b`` may have a scale for each column and 128 of k: ``(ceil(k/128), n)``,
+      row-major, or its ``.t()``. Weight gradients of tokens that were cast by 1 x 128 need that.
     - ``out_dtype`` is the type of ``mat_a`` by default, as in torch.
     - ``use_fast_accum``: True leaves sums in the tensor core. False adds them to fp32 registers every 128 of k.
     - ``c``: a residual, m x n in 16 bits or fp32, added before the result is rounded. It may be ``out`` itself.

@@ -202,8 +202,7 @@ class Linear(HoldsWorkspace, QuantizedState):
         if self.backward is not None:
             if residual is not None:
                 raise InvalidArgument("residual is given, and a Linear with backward='fp8' adds none: add it to the output")
-            return linear_in_fp8(input, self.weight, self.bias, self.recipe, self.keep, self.weight_gradient, self.use_fast_accum,
-                                 self.deterministic, self.workspace)
+            return linear_in_fp8(input, self)
         if needs_grad(input, residual, None, None):
             raise InvalidArgument("an FP8 Linear has no backward without backward='fp8': run it under torch.no_grad(), or convert with "
                                   "recipe=None or backward='fp8' to train")

@@ -2,7 +2,7 @@
 """Layers that replace ``torch.nn.Linear`` and torch's convolutions, and ``convert_``, which puts them into a model.
 
 ``Linear`` (linear_layer.py) computes in 16 bits or in FP8. ``Linear4bit``, ``Linear8bit`` and ``LinearPacked`` (packed_linear.py)
-hold packed weights. ``Conv1d``, ``Conv2d`` and ``Conv3d`` (nn_conv.py) are in 16 bits.
+hold packed weights. ``FeedForward`` (feed_forward.py) trains a SwiGLU in FP8. ``Conv1d``, ``Conv2d`` and ``Conv3d`` (nn_conv.py) are in 16 bits.
 """
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from ._fp8_recipes import check_training, fp8_training_pays, why_it_loses
 from ._layers import let_layers_race, why_not_packed
 from ._library import scales_shape
 from ._states import load_strictly, quantized_layers
+from .feed_forward import FeedForward
 from .linear_layer import RECIPES, Linear, weights_kept, why_not_linear
 from .nn_conv import LAYERS, SluiceConvolution, Conv1d, Conv2d, Conv3d, fallbacks, why_not_convert
 from .packed_linear import PACKED_RECIPES, Linear4bit, Linear8bit, LinearPacked, gpu_of
 
-__all__ = ["Conv1d", "Conv2d", "Conv3d", "Conversion", "Linear", "Linear4bit", "Linear8bit", "LinearPacked", "can_convert", "convert_",
-           "fallbacks", "fp8_training_pays", "load_", "main_grad_views", "prepare_rows", "weights_kept", "why_not"]
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "Conversion", "FeedForward", "Linear", "Linear4bit", "Linear8bit", "LinearPacked", "can_convert",
+           "convert_", "fallbacks", "fp8_training_pays", "load_", "main_grad_views", "prepare_rows", "weights_kept", "why_not"]
 
 # The layer classes that ``convert_`` produces.
 CONVERTED = (Linear, LinearPacked, SluiceConvolution)

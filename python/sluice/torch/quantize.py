@@ -163,7 +163,8 @@ class BothOrders(NamedTuple):
     columns: Tensor
     """fp8 codes of shape (K, T rounded up to a multiple of 128): the transposed matrix, with zeros behind T."""
     column_scales: Tensor
-    """fp32 scales of ``columns``, with the shapes of ``row_scales`` for T and K exchanged."""
+    """fp32 scales of ``columns``, with the shapes of ``row_scales`` for T and K exchanged. Those of "1x128" are stored by columns, as
+    products by 1x128 of both sides take them."""
     sums: Optional[Tensor]
     """fp32 sums of the columns, of shape (K,)."""
 
@@ -173,37 +174,66 @@ def padded_tokens(rows: int) -> int:
     return -(-rows // TOKENS) * TOKENS
 
 
-def new_both(input: Tensor, granularity: str, dtype: torch.dtype, rows: bool, columns: bool, sums: bool) -> tuple:
+class Source(NamedTuple):
+    """What a matrix is made of: of an input alone (``gated`` False), of gate and up, or of these and a gradient (``quantize_both``)."""
+
+    gated: bool = False
+    gradient: Optional[Tensor] = None
+
+    def shape(self, input: Tensor) -> Tuple[int, int]:
+        tokens, width = input.shape
+        return tokens, width // 2 if self.gated and self.gradient is None else width
+
+    def matrix(self, input: Tensor) -> Tensor:
+        """Returns the matrix, computed by torch."""
+        if not self.gated:
+            return input
+        gate, up = input.float().chunk(2, -1)
+        share = gate.sigmoid()
+        if self.gradient is None:
+            return (gate * share * up).to(input.dtype)
+        gradient = self.gradient.float()
+        return torch.cat([gradient * (up * (share * (1 + gate * (1 - share)))), gradient * (gate * share)], -1).to(input.dtype)
+
+
+THE_INPUT = Source()
+
+
+def new_both(input: Tensor, granularity: str, dtype: torch.dtype, rows: bool, columns: bool, sums: bool, source: Source = THE_INPUT) -> tuple:
     """Returns new tensors in the order of ``BothOrders``; None for those that are not wanted."""
-    tokens, width = input.shape
+    tokens, width = source.shape(input)
     made: list = [None] * 5
     if rows:
         made[0] = input.new_empty((tokens, width), dtype=dtype)
         made[1] = input.new_empty(scales_shape((tokens, width), granularity), dtype=torch.float32)
     if columns:
         made[2] = input.new_empty((width, padded_tokens(tokens)), dtype=dtype)
-        made[3] = input.new_empty(scales_shape((width, tokens), granularity), dtype=torch.float32)
+        shape = scales_shape((width, tokens), granularity)
+        made[3] = (input.new_empty(shape[::-1], dtype=torch.float32).t() if granularity == "1x128" else
+                   input.new_empty(shape, dtype=torch.float32))
     if sums:
         made[4] = input.new_empty((width,), dtype=torch.float32)
     return tuple(made)
 
 
 def _both_on_gpu(input: Tensor, granularity: str, dtype: torch.dtype, power_of_two: bool, rows: bool, columns: bool, sums: bool,
-                 workspace: int) -> tuple:
+                 workspace: int, source: Source = THE_INPUT) -> tuple:
     """Quantises by the kernel. Returns the tensors of ``BothOrders``; None for those that are not wanted. The two scales of "tensor" are
     one tensor."""
     if input.numel() == 0:  # the kernel writes nothing, scales neither
-        made = list(_both_reference(input, granularity, dtype, power_of_two, sums))
+        made = list(_both_reference(source.matrix(input), granularity, dtype, power_of_two, sums))
         return (*(made[:2] if rows else (None, None)), *(made[2:4] if columns else (None, None)), made[4])
-    made = list(new_both(input, granularity, dtype, rows, columns, False))
+    made = list(new_both(input, granularity, dtype, rows, columns, False, source))
     if granularity == "tensor":
         scales, scales_t = made[1] if rows else made[3], None
         made[1], made[3] = scales if rows else None, scales if columns else None
     else:
-        scales, scales_t = made[1], made[3]
-    of_tiles = input.new_empty((padded_tokens(input.shape[0]) // TOKENS, input.shape[1]), dtype=torch.float32) if sums else None
+        scales, scales_t = made[1], made[3].t() if columns and granularity == "1x128" else made[3]
+    tokens, width = source.shape(input)
+    of_tiles = input.new_empty((padded_tokens(tokens) // TOKENS, width), dtype=torch.float32) if sums else None
     f.quantize_both(f.INPUT, input, f.OUTPUT, made[0], f.SCALES, scales, f.OUTPUT_T, made[2], f.SCALES_T, scales_t,
-                    f.GRANULARITY, GRANULARITIES.index(granularity), f.POWERS_OF_TWO, power_of_two, f.SUM, of_tiles, f.WORKSPACE, workspace)
+                    f.GRANULARITY, GRANULARITIES.index(granularity), f.POWERS_OF_TWO, power_of_two, f.SUM, of_tiles, f.WORKSPACE, workspace,
+                    f.GATE, _SILU_GATE if source.gated else _NO_GATE, f.GRAD_OUTPUT, source.gradient)
     return (*made[:4], None if of_tiles is None else of_tiles.sum(0))
 
 
@@ -214,14 +244,15 @@ def whole(made: tuple, input: Tensor, one_scale: bool = False) -> tuple:
 
 
 QUANTIZE_BOTH = _define(
-    "quantize_both(Tensor input, str granularity, ScalarType dtype, bool power_of_two, bool sums, int workspace) "
+    "quantize_both(Tensor input, str granularity, ScalarType dtype, bool power_of_two, bool sums, int workspace, bool gated, Tensor? gradient) "
     "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-    lambda input, granularity, dtype, power_of_two, sums, workspace:
-    whole(_both_on_gpu(input, granularity, dtype, power_of_two, True, True, sums, workspace), input, granularity == "tensor"),
-    lambda input, granularity, dtype, power_of_two, sums, workspace: whole(new_both(input, granularity, dtype, True, True, sums), input))
+    lambda input, granularity, dtype, power_of_two, sums, workspace, *source:
+    whole(_both_on_gpu(input, granularity, dtype, power_of_two, True, True, sums, workspace, Source(*source)), input, granularity == "tensor"),
+    lambda input, granularity, dtype, power_of_two, sums, workspace, *source:
+    whole(new_both(input, granularity, dtype, True, True, sums, Source(*source)), input))
 
 
-def _check_both(input: Tensor, granularity: str, dtype: torch.dtype) -> None:
+def _check_both(input: Tensor, granularity: str, dtype: torch.dtype, source: Source) -> None:
     if input.dim() != 2 or input.layout is not torch.strided:
         raise InvalidSize(f"input has shape {tuple(input.shape)} and must be a matrix, which has a second order: pass "
                           "input.reshape(-1, input.shape[-1])")
@@ -230,11 +261,23 @@ def _check_both(input: Tensor, granularity: str, dtype: torch.dtype) -> None:
     if dtype not in LARGEST:
         raise InvalidArgument(f"dtype = {shown(dtype)} must be torch.float8_e4m3fn or torch.float8_e5m2")
     scales_shape(input.shape, granularity)
+    gradient = source.gradient
+    if not source.gated and gradient is not None:
+        raise InvalidArgument("gradient is given and gated = False: it is that of silu(gate) * up; pass gated=True, or leave it out")
+    if source.gated and input.dtype is torch.float32:
+        raise InvalidType("input is torch.float32 and gated = True: gate and up must be bfloat16 or float16: convert it")
+    if source.gated and input.shape[1] % 2 != 0:
+        raise InvalidSize(f"input has shape {tuple(input.shape)} and gated = True: its columns are gate and up, as many each")
+    wanted = (input.shape[0], input.shape[1] // 2)
+    if gradient is not None and (gradient.shape != wanted or gradient.dtype is not input.dtype):
+        raise InvalidSize(f"gradient is {gradient.dtype} of shape {tuple(gradient.shape)} and must be {input.dtype} of shape {wanted}, that of "
+                          "silu(gate) * up")
 
 
 @op
 def quantize_both(input: Tensor, granularity: str = "1x128", *, dtype: torch.dtype = E4M3, power_of_two: bool = False,
-                  sums: bool = False, workspace: Optional[Workspace] = None) -> BothOrders:
+                  sums: bool = False, gated: bool = False, gradient: Optional[Tensor] = None,
+                  workspace: Optional[Workspace] = None) -> BothOrders:
     """Quantises a matrix along its rows and along its columns, as the products of a training step need it. Returns ``BothOrders``.
 
     - ``input``: (T, K) in bf16, fp16 or fp32 on a GPU. Its last dimension is contiguous, its rows begin at multiples of 16 bytes, and K is
@@ -244,30 +287,36 @@ def quantize_both(input: Tensor, granularity: str = "1x128", *, dtype: torch.dty
     - ``dtype``: torch.float8_e4m3fn, whose largest number is 448, or torch.float8_e5m2, whose largest is 57344.
     - ``power_of_two``: True rounds the factor that elements are multiplied by down to a power of two. The scale is its exact reciprocal.
     - ``sums``: True also returns the sums of the columns in fp32, which are a bias's gradient.
+    - ``gated``: True quantises ``silu(gate) * up``, which has half the columns: gate is the first half of the input's, up the second, in
+      bf16 or fp16. It is rounded to the input's type first, but not written. Its exponential is approximate, so its bits are not torch's.
+    - ``gradient``: with ``gated``, the gradient of ``silu(gate) * up``, (T, K / 2). The gradients of gate and of up are quantised then, side
+      by side: (T, K).
     - ``workspace``: by default the library lends one.
 
     A scale is amax / largest, where amax is the group's largest magnitude, at least 1e-12. Results saturate. A NaN makes its group NaN. An
     infinity makes its group's scale infinite, itself NaN and its neighbours zero.
 
     There is no backward: an input that requires a gradient raises ``InvalidArgument``. Raises ``InvalidSize`` for an input that is not a
-    matrix, ``InvalidType`` for one of another type, and ``InvalidArgument`` for another granularity or dtype.
+    matrix or a gradient of another shape, ``InvalidType`` for one of another type, and ``InvalidArgument`` for another granularity or dtype.
     """
-    if input.requires_grad and torch.is_grad_enabled():
+    if torch.is_grad_enabled() and (input.requires_grad or getattr(gradient, "requires_grad", False)):
         refuse_grad("quantize_both")
-    _check_both(input, granularity, dtype)
+    source = Source(gated, gradient)
+    _check_both(input, granularity, dtype, source)
     if takes_no_dispatcher(input):
-        return BothOrders(*_both_on_gpu(input, granularity, dtype, power_of_two, True, True, sums, workspace_number(workspace)))
-    made = QUANTIZE_BOTH(input, granularity, dtype, power_of_two, sums, workspace_number(workspace))
+        return BothOrders(*_both_on_gpu(input, granularity, dtype, power_of_two, True, True, sums, workspace_number(workspace), source))
+    made = QUANTIZE_BOTH(input, granularity, dtype, power_of_two, sums, workspace_number(workspace), gated, gradient)
     return BothOrders(*made[:4], made[4] if sums else None)
 
 
 @checked
 def quantize_both_reference(input: Tensor, granularity: str = "1x128", *, dtype: torch.dtype = E4M3, power_of_two: bool = False,
-                            sums: bool = False) -> BothOrders:
+                            sums: bool = False, gated: bool = False, gradient: Optional[Tensor] = None) -> BothOrders:
     """Returns the result of ``quantize_both``, computed by torch's own operations on any device: the reference for tests. All bits are
-    the same, but those of ``sums``, which are added in another order."""
-    _check_both(input, granularity, dtype)
-    return _both_reference(input, granularity, dtype, power_of_two, sums)
+    the same, but those of ``sums``, which are added in another order, and those of ``gated``, whose exponential is torch's."""
+    source = Source(gated, gradient)
+    _check_both(input, granularity, dtype, source)
+    return _both_reference(source.matrix(input), granularity, dtype, power_of_two, sums)
 
 
 def _both_reference(input: Tensor, granularity: str, dtype: torch.dtype, power_of_two: bool, sums: bool) -> BothOrders:
@@ -275,4 +324,6 @@ def _both_reference(input: Tensor, granularity: str, dtype: torch.dtype, power_o
     codes, column_scales = _reference(input.t(), granularity, dtype, power_of_two, SMALLEST_OF_BOTH)
     columns = input.new_zeros((input.shape[1], padded_tokens(input.shape[0])), dtype=dtype)
     columns[:, :input.shape[0]] = codes
+    if granularity == "1x128":
+        column_scales = column_scales.t().contiguous().t()
     return BothOrders(rows, row_scales, columns, column_scales, input.sum(0, dtype=torch.float32) if sums else None)

@@ -3,7 +3,7 @@
 // of a k-tile (128 of k) to shared memory for each stage (ScaleLoader); math warps read them there
 // (ScaleReader). A slot holds one scale per row of the CTA tile, followed by one per part of its columns. A
 // part lies within a single 128-column block of B; a gated tile has parts of both halves
-// (spec/smem_layout.h).
+// (spec/smem_layout.h). With ScaleMode::vector128 each column is a part.
 #pragma once
 
 #include <sluice/spec/params.h>
@@ -16,8 +16,9 @@ namespace sluice {
 /// One of the kScaleWarps warps that copy: each has an equal share of the rows, and all lanes take part. TMA
 /// cannot copy scales, because a row of them need not be a multiple of 16 bytes. cp.async would copy word by
 /// word and take shared memory bandwidth from the tensor cores (docs/findings/promotion.md). So plain loads
-/// fetch four k-tiles at once into registers, where they stay until their stages are free. Scales of A by
-/// columns (scale_a_columns) take a load per k-tile and row, of which a warp's lie side by side.
+/// fetch some k-tiles at once into registers, where they stay until their stages are free. Scales of A by
+/// columns (scale_a_columns) take a load per k-tile and row, of which a warp's lie side by side, and so do
+/// those of each column of B.
 template <KernelConfig kConfig>
 class ScaleLoader {
  public:
@@ -25,7 +26,7 @@ class ScaleLoader {
   SLUICE_DEVICE void begin_tile(const GemmParams& params, const Tile& tile, int warp) {
     const int lane = threadIdx.x % 32;
     k_blocks_ = params.grid.k_tiles;
-    first_row_ = warp * kConfig.tile.m / kScaleWarps + lane;
+    first_row_ = kEachColumn ? warp * 32 + lane : warp * kConfig.tile.m / kScaleWarps + lane;
     // Rows and columns outside the matrix use the scales of the last ones; their sums are not stored.
     if constexpr (kConfig.scale_a_columns) {
       find_columns(params, tile);
@@ -36,9 +37,16 @@ class ScaleLoader {
         sources_[i] = params.scale_a + (i64{row_matrix_of<kConfig>(tile)} * params.m + row) * k_blocks_;
       }
     }
-    const int blocks = ceil_div(params.n, kScaleBlock);
-    const int block = scale_block_of(kConfig, params.n, tile.n_offset, lane);
-    sources_[kRowsPerLane] = params.scale_b + (i64{tile.batch} * blocks + block) * k_blocks_;
+    if constexpr (kEachColumn) {
+      const int column = tile.n_offset + first_row_;
+      columns_left_ = params.n - column;
+      sources_[kRowsPerLane] = params.scale_b + (i64{tile.batch} * k_blocks_ * params.n + column);
+      if (tile.first_k_tile % kRun != 0) load_columns(params, tile.first_k_tile - tile.first_k_tile % kRun);
+    } else {
+      const int blocks = ceil_div(params.n, kScaleBlock);
+      const int block = scale_block_of(kConfig, params.n, tile.n_offset, lane);
+      sources_[kRowsPerLane] = params.scale_b + (i64{tile.batch} * blocks + block) * k_blocks_;
+    }
     aligned_ = k_blocks_ % kRun == 0 &&
                (kConfig.scale_a_columns || reinterpret_cast<u64>(params.scale_a) % 16 == 0) &&
                reinterpret_cast<u64>(params.scale_b) % 16 == 0;
@@ -46,25 +54,42 @@ class ScaleLoader {
   }
   /// Call for each k-tile in order, from any first one. It loads at the first call and then for every kRun-th
   /// k-tile.
-  SLUICE_DEVICE void fetch(int k_tile) {
-    if (k_tile % kRun != 0 && !is_first_) return;
-    is_first_ = false;
-    load(k_tile - k_tile % kRun);
+  SLUICE_DEVICE void fetch(const GemmParams& params, int k_tile) {
+    if constexpr (kEachColumn) {
+      if (k_tile % kRun == 0) load_columns(params, k_tile);
+    } else {
+      if (k_tile % kRun != 0 && !is_first_) return;
+      is_first_ = false;
+      load(k_tile - k_tile % kRun);
+    }
   }
   /// Writes the scales of `k_tile` to shared address `slot`.
   SLUICE_DEVICE void write(u32 slot, int k_tile) const {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < kRowsPerLane; ++i)
-      ptx::store_shared(slot + 4 * (first_row_ + 32 * i), pick(runs_[i], k_tile));
-    if (lane < scale_parts(kConfig))
+      ptx::store_shared(slot + 4 * (first_row_ + kStep * i), pick(runs_[i], k_tile));
+    if constexpr (kEachColumn) {
+#pragma unroll
+      for (int i = 0; i < kPartsPerLane; ++i)
+        if ((i + 1) * kStep <= kConfig.tile.n || first_row_ + i * kStep < kConfig.tile.n)
+          ptx::store_shared(slot + 4 * (kConfig.tile.m + first_row_ + kStep * i),
+                            pick(runs_[kRowsPerLane + i], k_tile));
+    } else if (lane < scale_parts(kConfig)) {
       ptx::store_shared(slot + 4 * (kConfig.tile.m + lane), pick(runs_[kRowsPerLane], k_tile));
+    }
   }
 
  private:
+  static constexpr bool kEachColumn = scales_each_column(kConfig.epilogue);
   static constexpr int kRowsPerLane = kConfig.tile.m / kScaleWarps / 32;
-  static constexpr int kSources = kRowsPerLane + 1;  // rows of a lane, plus one part of the columns
-  static constexpr int kRun = 4;                     // k-tiles per load: 16 bytes
+  // From one row of a lane to its next, and with kEachColumn from column to column.
+  static constexpr int kStep = kEachColumn ? 32 * kScaleWarps : 32;
+  static constexpr int kPartsPerLane = kEachColumn ? ceil_div(kConfig.tile.n, kStep) : 1;
+  static constexpr int kSources = kRowsPerLane + 1;  // rows of a lane, plus its parts of the columns
+  // k-tiles per load: 16 bytes by rows. Scales of each column have room for two in 40 registers, or for one
+  // on the widest tiles, whose products take longer than a load.
+  static constexpr int kRun = !kEachColumn ? 4 : kConfig.tile.m * kConfig.tile.n > 128 * 192 ? 1 : 2;
   struct alignas(16) Run {
     float values[kRun];
   };
@@ -114,20 +139,42 @@ class ScaleLoader {
           if (first + j < k_blocks_) runs_[i].values[j] = sources_[i][first + j];
     }
   }
+  /// load() where both sides' scales lie by columns. What it takes from `params` needs no registers.
+  SLUICE_DEVICE void load_columns(const GemmParams& params, int first) {
+    const i64 ld = static_cast<const FactoredParams&>(params).scale_a_ld;
+    const float* of_rows = sources_[0] + first * ld;
+    const float* of_columns = sources_[kRowsPerLane] + i64{first} * params.n;
+#pragma unroll
+    for (int j = 0; j < kRun; ++j, of_rows += ld, of_columns += params.n) {
+      if (first + j >= params.grid.k_tiles) return;
+#pragma unroll
+      for (int i = 0; i < kRowsPerLane; ++i)
+        if (kStep * i < rows_left_) runs_[i].values[j] = of_rows[kStep * i];
+#pragma unroll
+      for (int i = 0; i < kPartsPerLane; ++i)
+        if (kStep * i < columns_left_) runs_[kRowsPerLane + i].values[j] = of_columns[kStep * i];
+    }
+  }
   /// Selects without an index: a variable index would put the run in local memory.
   static SLUICE_DEVICE float pick(const Run& run, int k_tile) {
-    const float low = k_tile % 2 == 0 ? run.values[0] : run.values[1];
-    const float high = k_tile % 2 == 0 ? run.values[2] : run.values[3];
-    return k_tile % kRun < 2 ? low : high;
+    if constexpr (kRun == 1) {
+      return run.values[0];
+    } else {
+      const float low = k_tile % 2 == 0 ? run.values[0] : run.values[1];
+      if constexpr (kRun == 2) return low;
+      const float high = k_tile % 2 == 0 ? run.values[kRun - 2] : run.values[kRun - 1];
+      return k_tile % kRun < 2 ? low : high;
+    }
   }
 
   const float* sources_[kSources];
   // With scale_a_columns, whose first source is that of the lane's first row.
   i64 column_ld_;
-  int rows_left_;  // from the first row to the end of the matrix
+  int rows_left_;     // from the first row to the end of the matrix
+  int columns_left_;  // with ScaleMode::vector128: from the lane's first to the last
   int k_blocks_, first_row_;
   bool aligned_, is_first_;
-  Run runs_[kSources];
+  Run runs_[kRowsPerLane + kPartsPerLane];
 };
 
 /// Reads the block scales of one math thread.
@@ -141,17 +188,25 @@ class ScaleReader {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
         rows_[wave][half] = ptx::load_shared(slot + 4 * (row + wave * kWaveRows + half * 8));
+    if constexpr (!kEachColumn)
 #pragma unroll
-    for (int part = 0; part < kParts; ++part)
-      parts_[part] = ptx::load_shared(slot + 4 * (kConfig.tile.m + part));
+      for (int part = 0; part < kParts; ++part)
+        parts_[part] = ptx::load_shared(slot + 4 * (kConfig.tile.m + part));
+  }
+  /// With ScaleMode::vector128: reads the scales of the thread's two columns of the eight that sum `i`
+  /// belongs to. Registers have no room for those of all its columns.
+  SLUICE_DEVICE void read_columns(u32 slot, int i) {
+    const int column = i / 4 * 8 + threadIdx.x % 4 * 2;
+    ptx::load_shared_v2(slot + 4 * (kConfig.tile.m + column), parts_[0], parts_[1]);
   }
   /// The factor of sum `i` of a wave (fragment order: device/ptx/wgmma.cuh).
   SLUICE_DEVICE float of(int wave, int i) const {
-    return rows_[wave][i % 4 / 2] * parts_[scale_part_of(kConfig, i / 4 * 8)];
+    return rows_[wave][i % 4 / 2] * parts_[kEachColumn ? i % 2 : scale_part_of(kConfig, i / 4 * 8)];
   }
 
  private:
-  static constexpr int kWaves = waves(kConfig), kParts = scale_parts(kConfig);
+  static constexpr bool kEachColumn = scales_each_column(kConfig.epilogue);
+  static constexpr int kWaves = waves(kConfig), kParts = kEachColumn ? 2 : scale_parts(kConfig);
 
   float rows_[kWaves][2], parts_[kParts];
 };

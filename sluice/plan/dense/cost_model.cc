@@ -103,9 +103,12 @@ double Model::smem_clocks() const {
   return reads + cost_.smem_write_weight * (c_.tile.m + c_.tile.n);
 }
 
-/// Returns the clocks to add one k-tile's accumulators to the promoted fp32 sums.
+/// Returns the clocks to add one k-tile's accumulators to the promoted fp32 sums. With a scale for each
+/// column a sum takes two instructions in place of one.
 double Model::promotion_clocks() const {
-  return sum_registers(c_) * cost_.promote_clocks_per_register + units(c_) * cost_.promote_drain_clocks;
+  const int instructions = scales_each_column(c_.epilogue) ? 2 : 1;
+  return sum_registers(c_) * instructions * cost_.promote_clocks_per_register +
+         units(c_) * cost_.promote_drain_clocks;
 }
 
 /// Returns the math groups' clocks for one k-tile of a CTA, if they never wait for loads.

@@ -119,6 +119,7 @@ const char* why_not_plain(const Problem& p, const PlanOverrides& o) {
     return "more than 8 rows of A with block scales: plain is for fewer, unless schedule = plain";
   if (is_block_scaled(p.epilogue) && o.schedule == Schedule::plain_wgmma)
     return "plain_wgmma has no block scales";
+  if (scales_each_column(p.epilogue)) return "plain has no vector128 scales";
   if (by_slots(p) && o.schedule == Schedule::plain_wgmma) return "plain_wgmma has no groups";
   if (writes_scales(p.epilogue)) return "plain computes no scales of D";
   if (p.epilogue.row_factors) return "plain has no factors of rows";

@@ -170,6 +170,22 @@ Result<void> check_results(const Problem& p) {
   return {};
 }
 
+/// Checks scales of B that each column has. Call before the other checks of scales.
+Result<void> check_each_column(const Problem& p) {
+  const Epilogue& e = p.epilogue;
+  if (e.scale_a == ScaleMode::vector128)
+    return bad_type("scale_a is vector128: that is B's; set scale_a to block, which has a scale per row");
+  if (!scales_each_column(e)) return {};
+  const auto refuse = [](const std::string& what) { return bad_type("scale_b is vector128 and " + what); };
+  if (!is_block_scaled(e))
+    return refuse(std::string("scale_a is ") + name_of(e.scale_a) + ": it must be block");
+  if (!scales_by_columns(p))
+    return refuse("scale_a lies by rows (scale_a_ld = 0): it must lie by columns; store it as its transpose");
+  if (has_groups(p)) return refuse("rows belong to groups: it must be block; or multiply group by group");
+  if (e.gated) return refuse("the product is gated: scale_b must be block");
+  return {};
+}
+
 /// Checks the scales of A that are stored by columns. Call behind the checks of sizes, groups and scales.
 Result<void> check_scale_columns(const Problem& p) {
   if (!scales_by_columns(p)) return {};
@@ -208,7 +224,8 @@ Result<void> check_types(const Problem& p) {
   if (p.c.major != Major::k || p.d.major != Major::k)
     return bad_type("C and D must be row-major (leave major at k): for a column-major D swap A with B");
   const ScaleMode scale_a = p.epilogue.scale_a, scale_b = p.epilogue.scale_b;
-  if ((scale_a == ScaleMode::block) != (scale_b == ScaleMode::block))
+  SLUICE_TRY(check_each_column(p));
+  if ((scale_a == ScaleMode::block) != (scale_b == ScaleMode::block || scale_b == ScaleMode::vector128))
     return bad_type(std::string("scale_a is ") + name_of(scale_a) + " and scale_b is " + name_of(scale_b) +
                     ": block scales must be on both; repeat the other's for every 128 of k");
   if (scale_a == ScaleMode::block && !is_fp8(p.a.type))

@@ -21,7 +21,8 @@ bool is_vector(ScaleMode mode) {
     case ScaleMode::vector: return true;
     case ScaleMode::none:
     case ScaleMode::tensor:
-    case ScaleMode::block: return false;  // block scales are described by Sums::block
+    case ScaleMode::block:
+    case ScaleMode::vector128: return false;  // described by Sums
   }
   return false;
 }
@@ -32,6 +33,7 @@ Adding adding_of(const Problem& p) {
 }
 
 Sums sums_of(const Problem& p) {
+  if (scales_each_column(p.epilogue)) return Sums::vector128;
   if (is_block_scaled(p.epilogue)) return Sums::block;
   return is_promoted(p) ? Sums::promoted : Sums::fast;
 }
@@ -156,7 +158,8 @@ Problem example_of(const Recipe& r) {
   p.b.unaligned = r.strided_b;
   p.d.type = r.d;
   p.accumulate = r.sums == Sums::promoted ? Accumulate::promoted : Accumulate::fast;
-  if (r.sums == Sums::block) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::block;
+  if (r.sums >= Sums::block) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::block;
+  if (r.sums == Sums::vector128) p.epilogue.scale_b = ScaleMode::vector128;
   if (r.scale_columns) p.scale_a_ld = std::max<i64>(r.m, 1);
   if (r.vectors) p.epilogue.scale_a = ScaleMode::vector;
   p.epilogue.bias = r.bias;

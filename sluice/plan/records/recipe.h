@@ -32,8 +32,8 @@
 namespace sluice {
 
 /// How sums along k are accumulated. 16-bit inputs always count as `fast`, because `promoted` costs them
-/// nothing. block: promoted, with scales per 128 of k.
-enum class Sums : u8 { fast, promoted, block };
+/// nothing. block: promoted, with scales per 128 of k. vector128: the same, where B's are per column, too.
+enum class Sums : u8 { fast, promoted, block, vector128 };
 /// Cost class of the activation, in instructions per element. cheap: exact ones. silu: those that divide.
 enum class ActivationCost : u8 { cheap, gelu, silu };
 /// Whether the product is added to D, and whether slices may be added in any order (Combine::add).
@@ -91,7 +91,13 @@ ActivationCost cost_of(Activation activation);
 Activation activation_of(ActivationCost cost);
 
 constexpr const char* name_of(Sums sums) {
-  return sums == Sums::fast ? "fast" : sums == Sums::promoted ? "promoted" : "block";
+  switch (sums) {
+    case Sums::fast: return "fast";
+    case Sums::promoted: return "promoted";
+    case Sums::block: return "block";
+    case Sums::vector128: return "vector128";
+  }
+  return "?";
 }
 constexpr const char* name_of(ActivationCost cost) {
   return cost == ActivationCost::cheap ? "cheap" : cost == ActivationCost::gelu ? "gelu" : "silu";

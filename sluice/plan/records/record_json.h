@@ -21,7 +21,7 @@
 #include <sluice/text.h>
 
 namespace sluice {
-SLUICE_ENUMERATION(Sums, Sums::block);
+SLUICE_ENUMERATION(Sums, Sums::vector128);
 SLUICE_ENUMERATION(ActivationCost, ActivationCost::silu);
 SLUICE_ENUMERATION(Adding, Adding::any_order);
 SLUICE_ENUMERATION(NormStore, NormStore::row_block);

@@ -18,7 +18,7 @@ namespace {
 constexpr i64 kCodesPerRow = 16;  // a row of codes begins at a multiple of 16 bytes, for TMA
 constexpr i64 kMostTiles = i64{1} << 28;
 
-enum Index { kInput, kRows, kColumns, kRowScales, kColumnScales, kSums, kWorkspace };
+enum Index { kInput, kRows, kColumns, kRowScales, kColumnScales, kSums, kWorkspace, kGradient };
 
 /// CTAs that an SM holds at once: shared memory limits them.
 i64 ctas_per_sm(DType input) {
@@ -31,6 +31,10 @@ bool takes_two_steps(const QuantizeBothOptions& options) {
 
 i64 amax_bytes(const QuantizeBothOptions& options, const QuantizeBothShape& shape) {
   return 4 * (options.granularity == Granularity::tensor ? 1 : shape.rows + shape.columns);
+}
+
+i64 input_columns(const QuantizeBothOptions& options, const QuantizeBothShape& shape) {
+  return options.source == BothSource::swiglu ? 2 * shape.columns : shape.columns;
 }
 
 Result<QuantizeBothShape> checked_shape(const QuantizeBothOptions& options, const QuantizeBothShape& given) {
@@ -52,9 +56,10 @@ Result<QuantizeBothShape> checked_shape(const QuantizeBothOptions& options, cons
     i64 least, lines, unit;
   };
   const Pitch pitches[] = {
-      {"input_ld", shape.input_ld, shape.columns, shape.rows, 16 / bytes_of(options.input)},
+      {"input_ld", shape.input_ld, input_columns(options, shape), shape.rows, 16 / bytes_of(options.input)},
       {"rows_ld", shape.rows_ld, shape.columns, shape.rows, kCodesPerRow},
-      {"columns_t_ld", shape.columns_t_ld, rows_up(shape), shape.columns, kCodesPerRow}};
+      {"columns_t_ld", shape.columns_t_ld, rows_up(shape), shape.columns, kCodesPerRow},
+      {"gradient_ld", shape.gradient_ld, shape.columns / 2, shape.rows, 16 / bytes_of(options.input)}};
   for (const Pitch& pitch : pitches) {
     SLUICE_TRY(take_pitch(pitch.name, pitch.elements, pitch.least, pitch.lines));
     if (pitch.lines > 1 && pitch.elements % pitch.unit != 0)
@@ -80,7 +85,7 @@ Result<Operands> operands_of(const QuantizeBothOptions& options, const QuantizeB
     return Operand{.name = name, .role = Role::write, .type = DType::fp32, .used = used};
   };
   Operands o;
-  o.add(wide("input", Role::read, options.input, true), {s.columns, s.rows, s.input_ld});
+  o.add(wide("input", Role::read, options.input, true), {input_columns(options, s), s.rows, s.input_ld});
   o.add(wide("rows", Role::write, options.output, rows), {s.columns, s.rows, s.rows_ld});
   o.add(wide("columns_t", Role::write, options.output, columns), {rows_up(s), s.columns, s.columns_t_ld});
   o.add(fp32("row_scales", rows || by_tensor), {scale_count(options.granularity, s.rows, s.columns)});
@@ -92,6 +97,8 @@ Result<Operands> operands_of(const QuantizeBothOptions& options, const QuantizeB
          .alignment = sizeof(u32),
          .because = "its counters are of that size"},
         {workspace_bytes(options, s)});
+  o.add(wide("gradient", Role::read, options.input, options.source == BothSource::swiglu_gradient),
+        {s.columns / 2, s.rows, s.gradient_ld});
   SLUICE_TRY(o.check_extents());
   return o;
 }
@@ -103,7 +110,8 @@ std::string unit_text(const QuantizeBothOptions& o, BothStep step) {
          (step == BothStep::amax ? "amax" : "cast") + ", .input = sluice::DType::" + name_of(o.input) +
          ", .output = sluice::DType::" + name_of(o.output) +
          ", .granularity = sluice::Granularity::" + granularity +
-         ", .powers_of_two = " + (o.powers_of_two ? "true" : "false") + "};\n" +
+         ", .powers_of_two = " + (o.powers_of_two ? "true" : "false") +
+         ", .source = sluice::BothSource::" + name_of(o.source) + "};\n" +
          entry_text({.params = "sluice::BothParams",
                      .threads = "sluice::kQuantizeThreads",
                      .ctas = std::to_string(ctas_per_sm(o.input)),
@@ -118,16 +126,20 @@ i64 workspace_bytes(const QuantizeBothOptions& options, const QuantizeBothShape&
 
 std::size_t key_hash(const QuantizeBothOptions& o) {
   return hash_of({static_cast<i64>(o.input), static_cast<i64>(o.output), static_cast<i64>(o.granularity),
-                  o.powers_of_two});
+                  o.powers_of_two, static_cast<i64>(o.source)});
 }
 
 namespace ops {
 
 Result<QuantizeBothOptions> QuantizeBothOp::sealed(const Plan& plan, const DeviceInfo&) {
   SLUICE_TRY(check_quantizer_input(plan.input));
-  if (is_fp8(plan.output)) return plan;
-  return Error{ErrorCode::invalid_type,
-               std::string("the output is ") + name_of(plan.output) + ": it must be e4m3 or e5m2"};
+  if (!is_fp8(plan.output))
+    return Error{ErrorCode::invalid_type,
+                 std::string("the output is ") + name_of(plan.output) + ": it must be e4m3 or e5m2"};
+  if (plan.source == BothSource::matrix || is_16bit(plan.input)) return plan;
+  return Error{ErrorCode::invalid_type, std::string("the input is ") + name_of(plan.input) +
+                                            " and the source " + name_of(plan.source) +
+                                            ": gate and up must be bf16 or fp16"};
 }
 
 std::vector<std::string> QuantizeBothOp::units(const Plan& plan) {
@@ -139,7 +151,8 @@ std::vector<std::string> QuantizeBothOp::units(const Plan& plan) {
 
 Result<void> QuantizeBothOp::load(const Units& units, Prepared<QuantizeBothOp>& kernel) {
   for (size_t i = 0; i < units.texts.size(); ++i) {
-    SLUICE_TAKE(const auto module, units.load(i, both_ring_bytes(kernel.plan.input), false));
+    SLUICE_TAKE(const auto module,
+                units.load(i, both_ring_bytes(kernel.plan.input, kernel.plan.source), false));
     kernel.modules.push_back(module);
   }
   kernel.image.device = units.device.info();
@@ -164,7 +177,7 @@ Result<QuantizeBothOp::Call> QuantizeBothOp::bind(const QuantizeBothOptions& opt
   SLUICE_TAKE(auto&& operands, operands_of(options, shape, args));
   call.operands = operands;
   call.pointers = {.at = {args.input, args.rows, args.columns_t, args.row_scales, args.column_scales,
-                          args.sums, args.workspace.data},
+                          args.sums, args.workspace.data, args.gradient},
                    .workspace_bytes = args.workspace.bytes};
   return call;
 }
@@ -187,12 +200,14 @@ Result<void> QuantizeBothOp::enqueue(const Prepared<QuantizeBothOp>& kernel, con
                           .column_count = shape.columns,
                           .input_ld = shape.input_ld,
                           .rows_ld = shape.rows_ld,
-                          .columns_t_ld = shape.columns_t_ld};
+                          .columns_t_ld = shape.columns_t_ld,
+                          .gradient = args.gradient,
+                          .gradient_ld = shape.gradient_ld};
   const i64 tiles = scale_blocks(shape.rows) * scale_blocks(shape.columns);
   const LaunchShape grid{.grid_x = static_cast<u32>(std::min(
                              tiles, i64{kernel.image.device.sm_count} * ctas_per_sm(kernel.plan.input))),
                          .block_x = kQuantizeThreads,
-                         .smem_bytes = both_ring_bytes(kernel.plan.input)};
+                         .smem_bytes = both_ring_bytes(kernel.plan.input, kernel.plan.source)};
   const WorkspaceTurn turn(two_steps ? args.workspace.data : nullptr);
   if (two_steps) {
     const i64 bytes = amax_bytes(kernel.plan, shape);
@@ -208,7 +223,9 @@ Result<void> QuantizeBothOp::enqueue(const Prepared<QuantizeBothOp>& kernel, con
 
 std::string QuantizeBothOp::missing(const Problem& problem) {
   return std::string("no quantiser in both orders of ") + name_of(problem.input) + " to " +
-         name_of(problem.output) + " by " + name_of(problem.granularity) + " is ready";
+         name_of(problem.output) + " by " + name_of(problem.granularity) +
+         (problem.source == BothSource::matrix ? "" : std::string(" of ") + name_of(problem.source)) +
+         " is ready";
 }
 
 i64 QuantizeBothOp::workspace_for(const Prepared<QuantizeBothOp>& kernel, const Args& args) {

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SwiGLU trained in FP8 without a GPU: beside its two layers with torch's own silu between them, and what is saved, cast and compiled."""
+import functools
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import sluice  # noqa: E402
+import sluice.torch as st  # noqa: E402
+from fp8_on_host import BF16, E4M3, E5M2, FP32, cosine, layer_of, on_host, real, same  # noqa: E402, F401 (a fixture)
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+RECIPES = ("tensor", "row", "block")
+WIDTH, INNER = 256, 144
+
+
+def feed_forward(recipe="row", bias=True, **more):
+    return st.nn.FeedForward(layer_of(recipe, k=WIDTH, n=2 * INNER, bias=bias, **more), layer_of(recipe, k=INNER, n=WIDTH, bias=bias, **more))
+
+
+def apart(layer, x):
+    """The same with torch's own operations between the layers."""
+    gate, up = layer.gate_up(x).float().chunk(2, -1)
+    return layer.down((torch.nn.functional.silu(gate) * up).to(x.dtype))
+
+
+def gradients(layer, x, dy, call=None):
+    layer.zero_grad(set_to_none=True)
+    x = x.detach().requires_grad_()
+    y = layer(x) if call is None else call(x)
+    y.backward(dy)
+    return [y.detach(), x.grad, *(p.grad for p in layer.parameters())]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("keep", ["columns", "input"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_it_is_its_layers_with_silu_between(on_host, recipe, keep, bias):  # noqa: F811
+    layer, x, dy = feed_forward(recipe, bias, keep=keep), real(2, 65, WIDTH), real(2, 65, WIDTH, seed=1) * 1e-4
+    got, wanted = gradients(layer, x, dy), gradients(layer, x, dy, functools.partial(apart, layer))
+    # One rounding more or less to 16 bits before a cast moves some codes by a unit.
+    assert all(one.shape == other.shape and cosine(one, other) > 0.9995 for one, other in zip(got, wanted))
+    assert same(got[0], wanted[0]), "silu(gate) * up is rounded once by both"
+    if bias:
+        assert same(layer.down.bias.grad, dy.reshape(-1, WIDTH).float().sum(0).to(BF16))
+
+
+def test_nothing_between_the_layers_is_written_in_16_bits(on_host):  # noqa: F811
+    layer, x, dy = feed_forward(bias=False), real(130, WIDTH), real(130, WIDTH, seed=1)
+    gradients(layer, x, dy)
+    tokens, both = (130, WIDTH), (130, 2 * INNER)
+    assert [cast[0] for cast in on_host.casts if cast[0][0] == 130] == [tokens, both, tokens, both]
+    assert on_host.gates.count((True, False)) == 1 and on_host.gates.count((True, True)) == 1
+    assert len(on_host.products) == 6
+
+
+@pytest.mark.parametrize("keep", ["columns", "input"])
+def test_what_is_saved(on_host, keep):  # noqa: F811
+    layer, found = feed_forward("row", False, keep=keep), []
+
+    def pack(tensor):
+        if tensor.numel():
+            found.append((tensor.dtype, tuple(tensor.shape)))
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        y = layer(real(130, WIDTH).requires_grad_())
+    weights = [(BF16, (2 * INNER, WIDTH)), (BF16, (WIDTH, INNER))]
+    of_columns = [(E4M3, (WIDTH, 256)), (FP32, (WIDTH, 1)), (E4M3, (INNER, 256)), (FP32, (INNER, 1))]
+    inputs = of_columns if keep == "columns" else [(BF16, (130, WIDTH)), (BF16, (130, 2 * INNER))]
+    assert sorted(map(str, found)) == sorted(map(str, [*weights, (BF16, (130, 2 * INNER)), *inputs]))
+    y.backward(real(130, WIDTH))
+
+
+def test_gradients_that_nobody_wants_are_not_computed(on_host):  # noqa: F811
+    layer, x = feed_forward(), real(130, WIDTH)
+    layer.gate_up.weight.requires_grad_(False)
+    layer.gate_up.bias.requires_grad_(False)
+    y = layer(x)
+    on_host.products.clear()
+    y.sum().backward()  # the first layer needs nothing, so neither does the second's input
+    assert len(on_host.products) == 1 and layer.down.weight.grad is not None
+    layer.down.requires_grad_(False)
+    layer.gate_up.bias.requires_grad_(True)
+    layer.zero_grad(set_to_none=True)
+    layer(x).sum().backward()
+    assert layer.gate_up.bias.grad is not None and layer.down.weight.grad is None
+    with torch.no_grad():
+        assert same(layer(x), y.detach())
+
+
+def test_main_grads(on_host):  # noqa: F811
+    layer, x, dy = feed_forward(), real(130, WIDTH), real(130, WIDTH, seed=1)
+    wanted = gradients(layer, x, dy)
+    st.nn.main_grad_views(layer)
+    layer.zero_grad(set_to_none=True)
+    layer(x).backward(dy)
+    for linear, gradient in ((layer.gate_up, wanted[2]), (layer.down, wanted[4])):
+        assert linear.weight.grad is None and torch.allclose(linear.weight.main_grad, gradient.float(), rtol=2**-7, atol=1e-3)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("keep", ["columns", "input"])
+def test_compiled_and_checkpointed_bits_are_eager_ones(on_host, recipe, keep):  # noqa: F811
+    layer = feed_forward(recipe, keep=keep)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True, dynamic=True)
+    for tokens in (130, 7):
+        x, dy = real(tokens, WIDTH), real(tokens, WIDTH, seed=1)
+        wanted = gradients(layer, x, dy)
+        for call in (compiled, lambda x: checkpoint(layer, x, use_reentrant=False), lambda x: checkpoint(layer, x, use_reentrant=True)):
+            assert all(same(one, other) for one, other in zip(gradients(layer, x, dy, call), wanted))
+
+
+def test_autocast_and_tokens_that_are_not_there(on_host):  # noqa: F811
+    layer = feed_forward(dtype=FP32)
+    with torch.autocast("cpu", BF16):
+        y, *found = gradients(layer, real(5, WIDTH, dtype=FP32), real(5, WIDTH))
+    assert y.dtype is BF16 and all(one.dtype is FP32 for one in found)
+    with pytest.raises(sluice.InvalidType, match="gate and up are kept in 16 bits"):
+        layer(real(5, WIDTH, dtype=FP32))
+    on_host.products.clear()
+    got = gradients(feed_forward(), real(0, WIDTH), real(0, WIDTH))
+    assert got[0].shape == (0, WIDTH) and all((one == 0).all() for one in got) and not on_host.products
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_fakes_pass_the_librarys_checks(recipe):
+    with FakeTensorMode():
+        layer = feed_forward(recipe)
+        x = torch.zeros(129, WIDTH, dtype=BF16, requires_grad=True)
+        layer(x).sum().backward()
+        assert x.grad.shape == x.shape and layer.gate_up.weight.grad.shape == (2 * INNER, WIDTH)
+        both = st.quantize_both(torch.zeros(129, 64, dtype=BF16), "1x128", gated=True)
+        assert both.rows.shape == (129, 32) and both.column_scales.shape == (32, 2)
+
+
+def linear(**more):
+    return st.nn.Linear(WIDTH, 2 * INNER, **{"recipe": "row", "backward": "fp8", **more})
+
+
+@pytest.mark.parametrize("layers, kind, mention", [
+    (lambda: (torch.nn.Linear(8, 8), linear()), sluice.InvalidArgument, "gate_up is a Linear and must be a sluice.torch.nn.Linear"),
+    (lambda: (linear(backward=None), linear()), sluice.InvalidArgument, "backward='fp8'"),
+    (lambda: (linear(), linear(weight_gradient="16bit")), sluice.InvalidArgument, "down has weight_gradient = '16bit'"),
+    (lambda: (linear(), linear()), sluice.InvalidSize, "gate_up has 288 outputs and must have 512"),
+])
+def test_layers_that_do_not_fit(layers, kind, mention):
+    with pytest.raises(kind) as caught:
+        st.nn.FeedForward(*layers())
+    assert mention in str(caught.value), str(caught.value)
+
+
+@pytest.mark.parametrize("call, kind, mention", [
+    (lambda: st.quantize_both_reference(real(8, 32), gradient=real(8, 16)), sluice.InvalidArgument, "gated = False"),
+    (lambda: st.quantize_both_reference(real(8, 32, dtype=FP32), gated=True), sluice.InvalidType, "gate and up must be"),
+    (lambda: st.quantize_both_reference(real(8, 33), gated=True), sluice.InvalidSize, "as many each"),
+    (lambda: st.quantize_both_reference(real(8, 32), gated=True, gradient=real(8, 32)), sluice.InvalidSize, "must be torch.bfloat16 of shape"),
+    (lambda: st.quantize_both(real(8, 32), gated=True, gradient=real(8, 16).requires_grad_()), sluice.InvalidArgument, "has no backward"),
+])
+def test_misuse_of_the_cast_is_named(call, kind, mention):
+    with pytest.raises(kind) as caught:
+        call()
+    assert mention in str(caught.value), str(caught.value)
+
+
+def test_the_casts_of_swiglu_by_their_definition():
+    x, dy = real(130, 64).requires_grad_(), real(130, 32, seed=1)
+    gate, up = x.float().chunk(2, -1)
+    product = torch.nn.functional.silu(gate) * up
+    gradient, = torch.autograd.grad(product, x, dy.float())
+    made = st.quantize_both_reference(x.detach(), "row", gated=True, sums=True)
+    assert same(made.rows, st.quantize_both_reference(product.detach().to(BF16), "row").rows)
+    of_gradient = st.quantize_both_reference(x.detach(), "row", dtype=E5M2, gated=True, gradient=dy)
+    wide = of_gradient.rows.float() * of_gradient.row_scales
+    assert cosine(wide, gradient) > 0.998 and of_gradient.columns.shape == (64, 256)
