@@ -6,8 +6,8 @@ the parameter as it is then. Only inside of ``weights_kept`` are their codes use
 
 The two linears of a SwiGLU (``swiglu_in_fp8``) cast ``silu(gate) * up`` and its gradients as they compute them, and write neither in 16 bits.
 
-The ops of torch.compile and of policies of selective checkpointing are ``sluice::fp8_linear``, ``sluice::fp8_linear_backward`` and
-``sluice::fp8_linear_backward_add``.
+The ops of torch.compile and of policies of selective checkpointing are ``sluice::fp8_linear``, ``sluice::fp8_linear_casts``,
+``sluice::fp8_linear_backward`` and ``sluice::fp8_linear_backward_add``.
 """
 from __future__ import annotations
 
@@ -195,64 +195,73 @@ def _forward(steps: _Steps, input: Tensor, weight: Tensor, bias: Optional[Tensor
     return y, x.columns, x.column_scales
 
 
-def _backward(steps: _Steps, total: Optional[Tensor], any_order: bool, grad: Tensor, weight: Tensor, input: Optional[Tensor],
-              columns: Optional[Tensor], column_scales: Optional[Tensor], recipe: str, weight_gradient: str, wanted: Sequence[bool],
-              input_dtype: torch.dtype, weight_dtype: torch.dtype, workspace: int, gated: bool,
-              gate_up: Optional[Tensor]) -> Tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
-    """Returns the gradients of input, weight and bias (in fp32), each None unless it is ``wanted``. The weight's is added to ``total``
-    instead, if that is given. ``gated`` is as in the forward. With ``gate_up``, the output, ``grad`` is that of ``silu(gate) * up``."""
-    casts, (of_input, of_weight, of_bias) = training_recipe(recipe, weight_gradient), wanted
-    in_fp8 = weight_gradient == "fp8"
-    output, of_output = (grad, THE_INPUT) if gate_up is None else (gate_up, Source(True, grad))
+def _gradient_casts(steps: _Steps, grad: Tensor, gate_up: Optional[Tensor], recipe: str, weight_gradient: str, rows: bool, columns: bool,
+                    sums: bool, workspace: int) -> BothOrders:
+    """Returns the casts of the output's gradient, and its sums. With ``gate_up``, the output, ``grad`` is that of ``silu(gate) * up``."""
+    casts = training_recipe(recipe, weight_gradient)
+    matrix, source = (grad, THE_INPUT) if gate_up is None else (gate_up, Source(True, grad))
+    if steps is _REAL and grad.numel() == 0:
+        made = _cast(_fake_quantizer, matrix, casts.gradient, casts.power_of_two, rows, columns, False, workspace, source)
+        return made._replace(sums=source.matrix(matrix).sum(0, dtype=torch.float32) if sums else None)
+    return _cast(steps.quantize, matrix, casts.gradient, casts.power_of_two, rows, columns, sums, workspace, source)
 
-    def sums() -> Tensor:
-        return of_output.matrix(output).sum(0, dtype=torch.float32)
 
-    if steps is _REAL and (grad.numel() == 0 or weight.numel() == 0):
-        return (grad.new_zeros((grad.shape[0], weight.shape[1]), dtype=input_dtype) if of_input else None,
-                torch.zeros_like(weight, dtype=weight_dtype) if of_weight and total is None else None,
-                sums() if of_bias else None)
-    casts_columns = of_weight and in_fp8
-    if not (of_input or casts_columns):
-        dy = BothOrders(*[None] * 4, sums() if of_bias else None)  # type: ignore[arg-type]
-    else:
-        dy = _cast(steps.quantize, output, casts.gradient, casts.power_of_two, of_input, casts_columns, of_bias, workspace, of_output)
+def _backward(steps: _Steps, total: Optional[Tensor], any_order: bool, rows: Optional[Tensor], row_scales: Optional[Tensor],
+              columns: Optional[Tensor], column_scales: Optional[Tensor], weight: Tensor, input: Optional[Tensor], input_columns: Optional[Tensor],
+              input_scales: Optional[Tensor], recipe: str, weight_gradient: str, input_dtype: torch.dtype, weight_dtype: torch.dtype, workspace: int,
+              gated: bool, grad: Optional[Tensor]) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+    """Returns the gradients of input and weight: of the input if the output's gradient is given in ``rows``, of the weight if in ``columns``, or
+    in 16 bits as ``grad``. That is added to ``total`` instead, if it is given. ``input`` is cast if its columns are not given; ``gated`` is as in
+    the forward."""
+    casts, codes = training_recipe(recipe, weight_gradient), columns if grad is None else grad
     dx = dw = None
-    if of_input:
-        w = steps.weight(weight, casts.weight, casts.power_of_two, False, workspace)
-        w = w._replace(codes=w.codes[:, :weight.shape[0]])  # without the zeros behind the outputs
-        dx = steps.product(input_dtype, _order(dy, casts.gradient, True), w, None, False, workspace)
-    if casts_columns:
-        if columns is None:
+    if codes is not None and steps is _REAL and (codes.numel() == 0 or weight.numel() == 0):
+        dw = torch.zeros_like(weight, dtype=weight_dtype) if total is None else None
+    elif grad is not None:
+        in_16_bits = grad.t(), input.to(grad.dtype)  # type: ignore[union-attr]
+        if total is None:
+            dw = steps.product_16(weight_dtype, *in_16_bits, workspace)
+        else:
+            steps.add_16(total, *in_16_bits, any_order, workspace)
+    elif columns is not None:
+        if input_columns is None:
             made = _cast(steps.quantize, input, casts.input, casts.power_of_two, False, True, False, workspace, Source(gated))
             x = _order(made, casts.input, False)
         else:
-            x = Codes(columns, column_scales, casts.input.columns)  # type: ignore[arg-type]
+            x = Codes(input_columns, input_scales, casts.input.columns)  # type: ignore[arg-type]
+        dy = Codes(columns, column_scales, casts.gradient.columns)  # type: ignore[arg-type]
         if total is None:
-            dw = steps.product(weight_dtype, _order(dy, casts.gradient, False), x, None, False, workspace)
+            dw = steps.product(weight_dtype, dy, x, None, False, workspace)
         else:
-            steps.add(total, _order(dy, casts.gradient, False), x, any_order, workspace)
-    elif of_weight:
-        x_16 = input.to(grad.dtype)  # type: ignore[union-attr]
-        if total is None:
-            dw = steps.product_16(weight_dtype, grad.t(), x_16, workspace)
-        else:
-            steps.add_16(total, grad.t(), x_16, any_order, workspace)
-    return dx, dw, dy.sums
+            steps.add(total, dy, x, any_order, workspace)
+    if rows is not None and steps is _REAL and (rows.numel() == 0 or weight.numel() == 0):
+        dx = rows.new_zeros((rows.shape[0], weight.shape[1]), dtype=input_dtype)
+    elif rows is not None:
+        w = steps.weight(weight, casts.weight, casts.power_of_two, False, workspace)
+        w = w._replace(codes=w.codes[:, :weight.shape[0]])  # without the zeros behind the outputs
+        dx = steps.product(input_dtype, Codes(rows, row_scales, casts.gradient.rows), w, None, False, workspace)  # type: ignore[arg-type]
+    return dx, dw
 
 
 _FORWARD = _define(
     "fp8_linear(Tensor input, Tensor weight, Tensor? bias, str recipe, str weight_gradient, bool columns, bool use_fast_accum, "
     "ScalarType out_dtype, int workspace, bool gated) -> (Tensor, Tensor, Tensor)",
     lambda *given: whole(_forward(_REAL, *given), given[0]), lambda *given: whole(_forward(_FAKE, *given), given[0]))
-_OF_BACKWARD = ("Tensor grad, Tensor weight, Tensor? input, Tensor? columns, Tensor? column_scales, str recipe, str weight_gradient, "
-                "bool[] wanted, ScalarType input_dtype, ScalarType weight_dtype, int workspace, bool gated, Tensor? gate_up")
-_BACKWARD = _define(f"fp8_linear_backward({_OF_BACKWARD}) -> (Tensor, Tensor, Tensor)",
-                    lambda *given: whole(_backward(_REAL, None, False, *given), given[0]),
-                    lambda *given: whole(_backward(_FAKE, None, False, *given), given[0]))
-_BACKWARD_ADD = _define(f"fp8_linear_backward_add(Tensor(total!) total, bool any_order, {_OF_BACKWARD}) -> (Tensor, Tensor)",
-                        lambda *given: whole(_backward(_REAL, *given)[::2], given[2]),
-                        lambda *given: whole(_backward(_FAKE, *given)[::2], given[2]))
+# Two ops, so that a compiled graph frees the gradient in 16 bits before the products.
+_CASTS = _define(
+    "fp8_linear_casts(Tensor grad, Tensor? gate_up, str recipe, str weight_gradient, bool rows, bool columns, bool sums, int workspace) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    lambda *given: whole(_gradient_casts(_REAL, *given), given[0], given[2] == "tensor" and given[4] and given[5]),
+    lambda *given: whole(_gradient_casts(_FAKE, *given), given[0]))
+_OF_BACKWARD = ("Tensor? rows, Tensor? row_scales, Tensor? columns, Tensor? column_scales, Tensor weight, Tensor? input, Tensor? input_columns, "
+                "Tensor? input_scales, str recipe, str weight_gradient, ScalarType input_dtype, ScalarType weight_dtype, int workspace, bool gated, "
+                "Tensor? grad")
+_BACKWARD = _define(f"fp8_linear_backward({_OF_BACKWARD}) -> (Tensor, Tensor)",
+                    lambda *given: whole(_backward(_REAL, None, False, *given), given[4]),
+                    lambda *given: whole(_backward(_FAKE, None, False, *given), given[4]))
+_BACKWARD_ADD = _define(f"fp8_linear_backward_add(Tensor(total!) total, bool any_order, {_OF_BACKWARD}) -> Tensor",
+                        lambda *given: whole(_backward(_REAL, *given)[:1], given[6])[0],
+                        lambda *given: whole(_backward(_FAKE, *given)[:1], given[6])[0])
 
 
 def _takes_no_dispatcher(tensor: Tensor) -> bool:
@@ -370,23 +379,35 @@ class Fp8LinearFunction(torch.autograd.Function):
         call: Call = ctx.call
         input_dtype, weight_dtype, bias_dtype = ctx.types
         walk, grad = walk_of(ctx), as_matrix(grad_output).contiguous()  # a sum's gradient has zero strides, which no kernel takes
-        before = (grad, weight, None if input is None else as_matrix(input).contiguous(), columns, scales, call.recipe, call.weight_gradient,
-                  list(walk[:3]), input_dtype)
-        behind = call.workspace, ctx.gated, None if gate_up is None else as_matrix(gate_up)
-        direct, found = _takes_no_dispatcher(grad), []
+        input = None if input is None else as_matrix(input).contiguous()
+        gate_up = None if gate_up is None else as_matrix(gate_up)
+        direct, in_fp8, found = _takes_no_dispatcher(grad), call.weight_gradient == "fp8", []
+        wanted = walk.input, walk.weight and in_fp8
+        if any(wanted):
+            given = grad, gate_up, call.recipe, call.weight_gradient, *wanted, walk.bias, call.workspace
+            made = BothOrders(*(_gradient_casts(_REAL, *given) if direct else _CASTS(*given)))
+            sums = made.sums
+        else:
+            matrix = grad if gate_up is None else Source(True, grad).matrix(gate_up)
+            made, sums = BothOrders(*[None] * 5), matrix.sum(0, dtype=torch.float32) if walk.bias else None  # type: ignore[arg-type]
+        of_rows, of_columns = (part if is_wanted else (None, None) for part, is_wanted in zip((made[:2], made[2:4]), wanted))
+        before = weight, input, columns, scales, call.recipe, call.weight_gradient, input_dtype
+        behind = call.workspace, ctx.gated, None if in_fp8 or not walk.weight else grad
 
-        def product(dtype: torch.dtype) -> Tensor:
-            made = _backward(_REAL, None, False, *before, dtype, *behind) if direct else _BACKWARD(*before, dtype, *behind)
-            found.append((made[0], made[2]))
-            return made[1]  # type: ignore[no-any-return]
+        def product(dtype: torch.dtype) -> Optional[Tensor]:
+            arguments = *of_rows, *of_columns, *before, dtype, *behind
+            dx, dw = _backward(_REAL, None, False, *arguments) if direct else _BACKWARD(*arguments)
+            found.append(dx)
+            return dw  # type: ignore[no-any-return]
 
         def add(total: Tensor) -> None:
-            arguments = total, any_order_of(call.deterministic), *before, weight_dtype, *behind
-            made = _backward(_REAL, *arguments)[::2] if direct else _BACKWARD_ADD(*arguments)
+            arguments = total, any_order_of(call.deterministic), *of_rows, *of_columns, *before, weight_dtype, *behind
+            found.append(_backward(_REAL, *arguments)[0] if direct else _BACKWARD_ADD(*arguments))
             written(total)
-            found.append(made)
 
-        grad_weight = weight_gradient(ctx.holder, weight_dtype, walk, product, add) if walk.weight else product(weight_dtype)
-        of_input, sums = found[0]
-        return (of_input.view(*grad_output.shape[:-1], weight.shape[1]) if walk.input else None, grad_weight if walk.weight else None,
+        if walk.weight:
+            grad_weight = weight_gradient(ctx.holder, weight_dtype, walk, product, add)  # type: ignore[arg-type]
+        else:
+            grad_weight = product(weight_dtype) if walk.input else None
+        return (found[0].view(*grad_output.shape[:-1], weight.shape[1]) if walk.input else None, grad_weight if walk.weight else None,
                 sums.to(bias_dtype) if walk.bias else None, None, None)
