@@ -5,7 +5,8 @@
 
 A block is that of Llama-3: norms, attention (one kernel of torch's for all contenders), SwiGLU; weights and their gradients in bf16. A
 step is a forward, a backward of a given gradient, and the release of all gradients. Contenders run in turn, and a cell is the median.
-"fast" sums the forward as torchao does, without promotion; gradients are promoted by all.
+"fast" sums the forward as torchao does, without promotion; gradients are promoted by all. "swiglu" is FeedForward, "input" keeps inputs in place
+of their columns. "torchao blockwise" is its prototype.
 `memory` is the peak of a step above what is there before it, in MB. `difference` is the relative distance of the output from that of bf16,
 `cosine` that of the input's gradient. torchao is left out where it is not installed. --warm compiles and times nothing: run it beside others, one
 per contender (--only), to fill the cache of the compiler.
@@ -45,6 +46,7 @@ class Block(torch.nn.Module):
         self.out = torch.nn.Linear(heads * size, width, bias=False)
         self.gate_up = torch.nn.Linear(width, 2 * inner, bias=False)
         self.down = torch.nn.Linear(inner, width, bias=False)
+        self.feed_forward = None  # computes both in one, if it is set
 
     def forward(self, x):
         batch, tokens, _ = x.shape
@@ -52,13 +54,17 @@ class Block(torch.nn.Module):
             [self.heads, self.kv_heads, self.kv_heads], 1)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2).reshape(batch, tokens, -1)
         x = x + self.out(y)
+        if self.feed_forward is not None:
+            return x + self.feed_forward(self.between(x))
         gate, up = self.gate_up(self.between(x)).chunk(2, -1)
         return x + self.down(F.silu(gate) * up)
 
 
-def with_sluice(recipe, **options):
+def with_sluice(recipe, swiglu=False, **options):
     def convert(block):
         st.nn.convert_(block, recipe=recipe, backward="fp8", narrow=True, report=lambda done: None, **options)
+        if swiglu:
+            block.feed_forward = st.nn.FeedForward(block.gate_up, block.down)
         return block
     return convert
 
@@ -70,6 +76,14 @@ def with_torchao(recipe):
     return convert
 
 
+def with_torchao_blocks(block):
+    from torchao.prototype.blockwise_fp8_training.linear import Float8BlockwiseLinear
+    for name, layer in list(block.named_children()):
+        if isinstance(layer, torch.nn.Linear):
+            setattr(block, name, Float8BlockwiseLinear.from_float(layer))
+    return block
+
+
 CONTENDERS = {
     "bf16": lambda block: block,
     "sluice row": with_sluice("row"),
@@ -77,10 +91,15 @@ CONTENDERS = {
     "sluice block": with_sluice("block"),
     "sluice row fast": with_sluice("row", use_fast_accum=True),
     "sluice tensor fast": with_sluice("tensor", use_fast_accum=True),
+    "sluice row fast swiglu": with_sluice("row", True, use_fast_accum=True),
+    "sluice row fast swiglu input": with_sluice("row", True, use_fast_accum=True, keep="input"),
+    "sluice tensor fast input": with_sluice("tensor", use_fast_accum=True, keep="input"),
+    "sluice block swiglu": with_sluice("block", True),
     "sluice row 16bit": with_sluice("row", weight_gradient="16bit"),
     "torchao rowwise": with_torchao("rowwise"),
     "torchao tensorwise": with_torchao("tensorwise"),
     "torchao rowwise_with_gw_hp": with_torchao("rowwise_with_gw_hp"),
+    "torchao blockwise": with_torchao_blocks,
 }
 
 

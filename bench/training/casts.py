@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times st.quantize_both beside torch.compile's code for the same outputs, and beside a copy: inputs not in L2, CUDA graphs, in turns.
+"""Times st.quantize_both beside torch.compile's code for the same outputs, torchao's two Triton casts by 1x128 and a copy: inputs not in L2, CUDA
+graphs, in turns. Of SwiGLU and of its gradient, the peer is torch.compile's SwiGLU, and quantize_both of what it wrote.
 
     PYTHONPATH=python python bench/training/casts.py OUT.json [--rounds 7] [--shapes 4096x4096,...] [--alone]
 
 `share` is that of HBM's rate: 4.5 TB/s of an H200, 3.0 of an H100. It counts 4 bytes per element for blocks. Scales of rows and of the
-matrix count 6, because the input must be read twice. The compiled code rounds scales of rows to powers of two as the kernel does. --alone leaves it out.
+matrix count 6, because the input must be read twice. SwiGLU reads 4 bytes per element of its result, and of its gradient 3. The compiled code rounds scales of rows to powers of two as the kernel does. --alone leaves it out.
 """
 import argparse
 import json
@@ -51,7 +52,7 @@ def by_row_block(x):
     x = x.float()
     rows, columns = x.view(t, k // 128, 128), x.view(t // 128, 128, k)
     m, n = multiplier(rows.abs().amax(2, keepdim=True)), multiplier(columns.abs().amax(1, keepdim=True))
-    return codes(rows, m).view(t, k), codes(columns, n).view(t, k).t().contiguous(), 1 / m, (1 / n).view(t // 128, k).t().contiguous()
+    return codes(rows, m).view(t, k), codes(columns, n).view(t, k).t().contiguous(), 1 / m, (1 / n).view(t // 128, k)
 
 
 def by_square(x):
@@ -60,6 +61,23 @@ def by_square(x):
     m = multiplier(x.abs().amax((1, 3), keepdim=True))
     q = codes(x, m).view(t, k)
     return q, q.t().contiguous(), 1 / m
+
+
+def swiglu(x, dy=None):
+    gate, up = x.float().chunk(2, -1)
+    share = gate.sigmoid()
+    if dy is None:
+        return (gate * share * up).to(x.dtype)
+    return torch.cat([dy * up * (share * (1 + gate * (1 - share))), dy * (gate * share)], -1).to(x.dtype)
+
+
+def torchaos():
+    """Returns torchao's casts of rows and of columns by 1x128, as one call; None where it is not installed."""
+    try:
+        from torchao.prototype.blockwise_fp8_training import kernels
+    except ImportError:
+        return None
+    return lambda x: (kernels.triton_fp8_blockwise_act_quant_lhs(x, 128), kernels.triton_fp8_blockwise_act_quant_transposed_lhs(x, 128))
 
 
 COMPILED = {"tensor": by_tensor, "row": by_row, "1x128": by_row_block, "128x128": by_square}
@@ -101,13 +119,28 @@ def run(t, k, rounds, alone):
             torch._dynamo.reset()
             graphs[f"compiled {name}"] = captured(torch.compile(COMPILED[name], dynamic=False), inputs)
     graphs["sluice 1x128 with sums"] = captured(lambda x: st.quantize_both(x, "1x128", sums=True), inputs)
+    of_torchao = torchaos()
+    if of_torchao is not None and t % 128 == 0 and k % 128 == 0:
+        graphs["torchao 1x128"] = captured(of_torchao, inputs)
+    if k % 32 == 0:
+        dy = torch.randn(t, k // 2, device="cuda", dtype=BF16)
+        torch._dynamo.reset()
+        made = torch.compile(swiglu, dynamic=False)
+        for name in ("row", "1x128"):
+            options = {"granularity": name, "power_of_two": name == "row"}
+            graphs[f"swiglu {name}"] = captured(lambda x: st.quantize_both(x, gated=True, **options), inputs)
+            graphs[f"swiglu {name} apart"] = captured(lambda x: st.quantize_both(made(x), **options), inputs)
+            graphs[f"gradient {name}"] = captured(lambda x: st.quantize_both(x, gated=True, gradient=dy, **options), inputs)
+            graphs[f"gradient {name} apart"] = captured(lambda x: st.quantize_both(made(x, dy), **options), inputs)
     us = in_turns(graphs, rounds)
     rate = 4.5e6 if "H200" in torch.cuda.get_device_name() else 3.0e6
     row = {"tokens": t, "columns": k, "us": us, "share": {name: count * t * k / us[f"sluice {name}"] / rate for name, count in BYTES.items()}}
     row["share"]["copy"] = 4 * t * k / us["copy"] / rate
     print(f"{t}x{k}", {name: round(value, 3) for name, value in row["share"].items()},
           {name: round(us[f"compiled {name}"] / us[f"sluice {name}"], 2) for name in BYTES if f"compiled {name}" in us},
-          round(us["sluice 1x128 with sums"] / us["sluice 1x128"], 3), flush=True)
+          round(us["sluice 1x128 with sums"] / us["sluice 1x128"], 3),
+          {name: round(us[f"{name} apart"] / us[name], 2) for name in us if f"{name} apart" in us},
+          round(us.get("torchao 1x128", 0) / us["sluice 1x128"], 2), flush=True)
     return row
 
 

@@ -145,6 +145,7 @@ Problem random_problem(const RandomSpec& spec, int index) {
   }
   if (is_block_scaled(e) && dice.one_in(2)) scale_by_columns(dice, p);
   if (e.gated && !spec.exact && dice.one_in(4)) e.activation = Activation::clamped_swiglu;
+  if (scales_by_columns(p) && !has_groups(p) && !e.gated && dice.one_in(2)) e.scale_b = ScaleMode::vector128;
   return p;
 }
 

@@ -10,6 +10,7 @@ import sluice  # noqa: E402
 import sluice.torch as st  # noqa: E402
 from fp8_on_host import BF16, E4M3, E5M2, FP32, cosine, layer_of, on_host, real, same  # noqa: E402, F401 (a fixture)
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 RECIPES = ("tensor", "row", "block")
@@ -134,6 +135,20 @@ def test_fakes_pass_the_librarys_checks(recipe):
         assert x.grad.shape == x.shape and layer.gate_up.weight.grad.shape == (2 * INNER, WIDTH)
         both = st.quantize_both(torch.zeros(129, 64, dtype=BF16), "1x128", gated=True)
         assert both.rows.shape == (129, 32) and both.column_scales.shape == (32, 2)
+
+
+def test_torchs_split_backward(on_host):  # noqa: F811
+    layer, x, dy = feed_forward(), real(130, WIDTH), real(130, WIDTH, seed=1)
+    wanted = gradients(layer, x, dy)
+    layer.zero_grad(set_to_none=True)
+    x = x.requires_grad_()
+    y = layer(x)
+    on_host.products.clear()
+    _, groups = stage_backward_input([y], [dy], [x], layer.parameters())
+    assert same(x.grad, wanted[1]) and len(on_host.products) == 2
+    del y
+    stage_backward_weight(layer.parameters(), groups)
+    assert all(same(p.grad, one) for p, one in zip(layer.parameters(), wanted[2:])) and len(on_host.products) == 4
 
 
 def linear(**more):

@@ -21,7 +21,7 @@ def _product(dice):
     fp8, size = a in ("e4m3", "e5m2"), lambda: dice.choice((1, 16, 48, 64, 100, 128, 200, 256, 1024, 4096))
     fields = dict(m=size(), n=size(), k=size(), batch=dice.choice((1, 1, 2, 3)), a=a,
                   b=dice.choice((None, "e5m2", "e4m3")) if fp8 else None, d=dice.choice((None, "bf16", "fp16", "fp32", "e4m3")),
-                  scale_a=dice.choice(("none", "tensor", "vector", "block")), scale_b=dice.choice(("none", "tensor", "vector", "block")),
+                  scale_a=dice.choice(("none", "tensor", "vector", "block")), scale_b=dice.choice(("none", "tensor", "vector", "block", "vector128")),
                   bias=dice.choice((None, "bf16", "fp32")), activation=dice.choice(("none", "relu", "gelu", "silu")),
                   c=dice.choice((None, None, "bf16", "fp32")), accumulate=dice.choice(("promoted", "fast")) if fp8 else "promoted",
                   gated=dice.random() < 0.2, deterministic=dice.random() < 0.8, update=dice.choice(("set", "set", "add")),

@@ -2,6 +2,9 @@
 """Training of linears in FP8 on a GPU: the quantiser in both orders bit for bit, products of the codes against float64, gradients against exact
 ones, captures and streams. test_fp8_training.py has the same without a GPU."""
 import copy
+import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -158,6 +161,44 @@ def test_every_way_has_the_same_bits(recipe, weight_gradient):
     with st.nn.weights_kept(model):
         for _ in range(2):
             assert all(same(one, other) for one, other in zip(gradients_of(model, x, dy), wanted))
+
+
+# ---- SwiGLU
+@pytest.mark.parametrize("granularity", GRANULARITIES)
+@pytest.mark.parametrize("shape", [(1, 32), (129, 288), (130, 544), (2048, 2048)])
+@pytest.mark.parametrize("dtype", [BF16, FP16])
+def test_swiglu_is_cast_as_it_is_computed(granularity, shape, dtype):
+    x, dy = real(*shape, dtype=dtype), real(shape[0], shape[1] // 2, dtype=dtype, seed=1)
+    got, wanted = st.quantize_both(x, granularity, gated=True), st.quantize_both(st.silu_mul(x), granularity)
+    assert all(same(one, other) for one, other in zip(got[:4], wanted[:4])), "silu_mul has the same exponential"
+    got = st.quantize_both(x, granularity, dtype=E5M2, gated=True, gradient=dy, sums=True)
+    wanted = st.quantize_both_reference(x, granularity, dtype=E5M2, gated=True, gradient=dy, sums=True)
+    for one, other in zip(got[:4], wanted[:4]):
+        assert one.shape == other.shape and one.stride() == other.stride() and cosine(one.float(), other.float()) > 0.9999
+    assert torch.allclose(got.sums, wanted.sums, rtol=1e-2, atol=1e-2 * float(wanted.sums.abs().max()))
+
+
+@pytest.mark.parametrize("recipe", ["tensor", "row", "block"])
+@pytest.mark.parametrize("keep", ["columns", "input"])
+def test_feed_forward_is_its_layers_with_silu_between(recipe, keep):
+    layer = st.nn.FeedForward(layer_of(recipe, k=512, n=1536, keep=keep), layer_of(recipe, k=768, n=512, keep=keep))
+    x, dy = real(777, 512), real(777, 512, seed=1) * 1e-4
+
+    def apart(x):
+        gate, up = layer.gate_up(x).float().chunk(2, -1)
+        return layer.down((torch.nn.functional.silu(gate) * up).to(BF16))
+
+    got = gradients_of(layer, x, dy)
+    assert all(cosine(one, other) > 0.999 for one, other in zip(got, gradients_of(layer, x, dy, apart)))
+    for way in (torch.compile(layer, fullgraph=True), lambda x: checkpoint(layer, x, use_reentrant=False)):
+        assert all(same(one, other) for one, other in zip(gradients_of(layer, x, dy, way), got))
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_fsdp_of_two_ranks():
+    script = pathlib.Path(__file__).with_name("gpu_fsdp.py")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 # ---- captures and streams
