@@ -19,33 +19,17 @@ import torch
 import torch.nn.functional as F
 
 import sluice
-import sluice.torch as st
+from blocks import BF16, Block, Norm, with_sluice, with_torchao
 
-BF16 = torch.bfloat16
 WIDTH, INNER, HEADS, LAYERS, VOCABULARY = 768, 2048, 12, 14, 256
-
-
-class Block(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.before, self.between = torch.nn.RMSNorm(WIDTH), torch.nn.RMSNorm(WIDTH)
-        self.qkv, self.out = torch.nn.Linear(WIDTH, 3 * WIDTH, bias=False), torch.nn.Linear(WIDTH, WIDTH, bias=False)
-        self.gate_up, self.down = torch.nn.Linear(WIDTH, 2 * INNER, bias=False), torch.nn.Linear(INNER, WIDTH, bias=False)
-
-    def forward(self, x):
-        batch, tokens, _ = x.shape
-        q, k, v = self.qkv(self.before(x)).view(batch, tokens, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
-        x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(batch, tokens, -1))
-        gate, up = self.gate_up(self.between(x)).chunk(2, -1)
-        return x + self.down(F.silu(gate) * up)
 
 
 class Decoder(torch.nn.Module):
     def __init__(self, tokens):
         super().__init__()
         self.embedding, self.positions = torch.nn.Embedding(VOCABULARY, WIDTH), torch.nn.Embedding(tokens, WIDTH)
-        self.blocks = torch.nn.ModuleList(Block() for _ in range(LAYERS))
-        self.norm, self.head = torch.nn.RMSNorm(WIDTH), torch.nn.Linear(WIDTH, VOCABULARY, bias=False)
+        self.blocks = torch.nn.ModuleList(Block(WIDTH, INNER, HEADS, HEADS, WIDTH // HEADS) for _ in range(LAYERS))
+        self.norm, self.head = Norm(WIDTH), torch.nn.Linear(WIDTH, VOCABULARY, bias=False)
         for parameter in self.parameters():
             if parameter.dim() == 2:
                 torch.nn.init.normal_(parameter, std=0.02)
@@ -55,19 +39,6 @@ class Decoder(torch.nn.Module):
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))
-
-
-def with_sluice(recipe, **options):
-    def convert(blocks):
-        st.nn.convert_(blocks, recipe=recipe, backward="fp8", narrow=True, report=lambda done: None, **options)
-    return convert
-
-
-def with_torchao(recipe):
-    def convert(blocks):
-        from torchao.float8 import Float8LinearConfig, convert_to_float8_training
-        convert_to_float8_training(blocks, config=Float8LinearConfig.from_recipe_name(recipe))
-    return convert
 
 
 CONTENDERS = {"bf16": lambda blocks: None, "sluice row": with_sluice("row"), "sluice tensor": with_sluice("tensor"),
@@ -119,7 +90,6 @@ def main():
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=1024)
     given = parser.parse_args()
-    torch._dynamo.config.recompile_limit = 64
     data, identity = text()
     runs, failed = {}, {}
     for name in CONTENDERS:

@@ -58,16 +58,10 @@ typedef enum {
   SLUICE_CLAMPED_SWIGLU, /* only with gated */
   SLUICE_ACTIVATIONS
 } sluice_activation;
-typedef enum {
-  SLUICE_NO_SCALE,
-  SLUICE_SCALE_TENSOR,
-  SLUICE_SCALE_VECTOR,
-  SLUICE_SCALE_BLOCK,
-  SLUICE_SCALE_VECTOR128 /* of B: a scale per column and 128 of k */
-} sluice_scale;
+typedef enum { SLUICE_NO_SCALE, SLUICE_SCALE_TENSOR, SLUICE_SCALE_VECTOR, SLUICE_SCALE_BLOCK } sluice_scale;
+#define SLUICE_SCALE_VECTOR128 4 /* a sluice_scale of B: one per column and 128 of k */
 typedef enum { SLUICE_K_MAJOR, SLUICE_MN_MAJOR } sluice_major;
 typedef enum { SLUICE_ON_CPU = 1, SLUICE_ON_CUDA = 2 } sluice_device_type; /* DLPack's numbers */
-
 typedef struct sluice_device sluice_device;
 typedef struct sluice_plan sluice_plan;
 typedef struct sluice_kernel sluice_kernel;
@@ -222,8 +216,7 @@ typedef struct {
   /* Results are bit-identical from run to run. 1: not so, slices of k are added to D in the order in which
    * they finish (only with SLUICE_ADD). */
   int32_t any_order;
-  int32_t
-      groups; /* sluice_group_kind. batch is their number. A, C and D, or along k A and B, are one matrix */
+  int32_t groups; /* sluice_group_kind. batch is their number. A, C, D, or along k A and B, are one matrix */
   int32_t group_pitch; /* rows; 0 is 1. Without groups it must be 0 or 1 */
   /* array. Block scales of A: 0: by rows. Else by columns, so many elements apart (docs/numerics.md) */
   int64_t scale_a_ld;

@@ -204,8 +204,7 @@ class Machine {
       for (int wave = 0; wave < unit_waves(kConfig); ++wave)
 #pragma unroll
         for (int i = 0; i < unit_columns(kConfig) / 2; ++i) {
-          if constexpr (scales_each_column(kConfig.epilogue))
-            if (i % 4 == 0) scales_.read_columns(scale_slot(stage), first + i);
+          if constexpr (kBlockScaled) scales_.read_columns(scale_slot(stage), first + i);
           add_partial(unit_wave(unit) + wave, first + i, partial_.values[wave][i]);
         }
     }
@@ -371,7 +370,6 @@ class Machine {
   static constexpr bool kStrided = loads_strided(kConfig);
   static constexpr bool kStagesVectors = stages_vectors(kConfig.epilogue);
   static constexpr bool kResidual = kConfig.epilogue.residual;
-  static constexpr bool kGated = kConfig.epilogue.gated;
   using Sums = Accumulator<waves(kConfig), kConfig.tile.n>;
   using PartialSums = Accumulator<unit_waves(kConfig), unit_columns(kConfig)>;
   using LoadSlices = MulticastSlices<kConfig.cluster.m, kConfig.cluster.n>;
@@ -414,7 +412,6 @@ class Machine {
   SLUICE_DEVICE u32 store_buffer(int buffer) const {
     return smem_ + store_offset(kConfig, math_group(), 0) + buffer * store_buffer_bytes(kConfig);
   }
-
   SLUICE_DEVICE u32 exchange_buffer() const {
     return smem_ + exchange_offset(kConfig, math_group());
   }

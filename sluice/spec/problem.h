@@ -168,7 +168,7 @@ SLUICE_HD constexpr i64 scale_a_count(const Problem& p) {
     case ScaleMode::tensor: return 1;
     case ScaleMode::vector: return a_rows(p);
     case ScaleMode::block: break;
-    case ScaleMode::vector128: return 0;  // of B only
+    case ScaleMode::vector128: return 0;  // B alone has them
   }
   if (!scales_by_columns(p)) return a_matrices(p) * a_rows(p) * scale_blocks(p.k);
   const i64 columns = scale_a_matrices(p) * scale_blocks(p.k), rows = scale_a_rows(p);

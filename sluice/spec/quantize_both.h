@@ -60,8 +60,8 @@ struct BothConfig {
   constexpr bool operator==(const BothConfig&) const = default;
 };
 
-/// Scales of columns lie as those of the transposed matrix would; row_block also means blocks of 128 rows of
-/// one column, whose scales lie as [rows / 128][columns]: the products that sum over rows read lines of them.
+/// Scales of columns lie as those of the transposed matrix would. But by row_block, which also means blocks
+/// of 128 rows of one column, they lie as [rows / 128][columns]: the products that sum over rows read lines.
 struct BothParams {
   const void* input;
   u8* rows;       // rows x columns; null: not stored, as are its scales

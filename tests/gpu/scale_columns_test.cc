@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products whose A and B both have scales by 1 x 128, as weight gradients in FP8 have, on the GPU: every
-// tile, store path, cluster and split, in partial tiles, stored and added. Sums are exact to the bit, or with
-// real data within the bound. To see it fail: let ScaleReader::read_columns read the next column, or release
-// the stage in multiply_tile_promoted before the sums are promoted.
+// Products whose A and B both have scales by 1 x 128, as weight gradients in FP8 have, on the GPU. They run
+// on every tile, store path, cluster and split, in partial tiles, stored and added. Sums are exact to the
+// bit, or with real data within the bound. To see it fail: let ScaleReader::read_columns read the next
+// column, or release the stage in multiply_tile_promoted before the sums are promoted.
 #include <array>
 
 #include "gpu.h"

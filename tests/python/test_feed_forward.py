@@ -22,7 +22,7 @@ def feed_forward(recipe="row", bias=True, **more):
 
 
 def apart(layer, x):
-    """The same with torch's own operations between the layers."""
+    """Computes it with torch's own operations between the layers."""
     gate, up = layer.gate_up(x).float().chunk(2, -1)
     return layer.down((torch.nn.functional.silu(gate) * up).to(x.dtype))
 

@@ -267,7 +267,7 @@ TYPED_TEST(quantize_both_kernels, give_the_bits_of_the_reference) {
       {.rows = 129, .columns = 32}, 2);
 }
 
-/// Of SwiGLU and of its gradient. 144 and 272 columns: tiles whose columns are of gate and of up.
+/// SwiGLU and its gradient. Tiles of 144 and of 272 columns have some of gate and some of up.
 TYPED_TEST(quantize_both_kernels, give_the_bits_of_the_reference_of_swiglu) {
   constexpr Granularity kBy = TypeParam::kGranularity;
   constexpr BothConfig kForward{BothStep::cast, DType::bf16, DType::e4m3, kBy, true, BothSource::swiglu};

@@ -175,7 +175,7 @@ def padded_tokens(rows: int) -> int:
 
 
 class Source(NamedTuple):
-    """What a matrix is made of: of an input alone (``gated`` False), of gate and up, or of these and a gradient (``quantize_both``)."""
+    """The source of a matrix: an input alone (``gated`` False), gate and up, or these and a gradient (``quantize_both``)."""
 
     gated: bool = False
     gradient: Optional[Tensor] = None

@@ -193,9 +193,10 @@ class ScaleReader {
       for (int part = 0; part < kParts; ++part)
         parts_[part] = ptx::load_shared(slot + 4 * (kConfig.tile.m + part));
   }
-  /// With ScaleMode::vector128: reads the scales of the thread's two columns of the eight that sum `i`
-  /// belongs to. Registers have no room for those of all its columns.
+  /// With ScaleMode::vector128: before the first of four sums in two columns, reads the scales of these.
+  /// Registers have no room for those of all the thread's columns.
   SLUICE_DEVICE void read_columns(u32 slot, int i) {
+    if (!kEachColumn || i % 4 != 0) return;
     const int column = i / 4 * 8 + threadIdx.x % 4 * 2;
     ptx::load_shared_v2(slot + 4 * (kConfig.tile.m + column), parts_[0], parts_[1]);
   }
