@@ -211,7 +211,7 @@ std::string problem_text(const Problem& p) {
   else if (!conv && p.batch != 1)
     text += fmt::format(" batch {}", p.batch);
   if (is_block_scaled(p.epilogue))
-    text += scales_each_column(p.epilogue) ? " scaled by 1x128"
+    text += scales_each_column(p.epilogue) ? " block-scaled, B by column"
             : scales_by_columns(p)         ? " block-scaled by columns"
                                            : " block-scaled";
   else if (is_promoted(p))

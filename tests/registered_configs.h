@@ -39,6 +39,14 @@ constexpr void add_experts(ConfigList& list) {
                                    {Schedule::cooperative, 128, 128},
                                    {Schedule::cooperative, 128, 256}};
   const Epilogue blocks{.scale_a = ScaleMode::block, .scale_b = ScaleMode::block};
+  // Widths between which scales of columns are loaded for another number of k-tiles.
+  for (const int columns : {64, 160, 192, 224}) {
+    Problem p{.a = {.type = DType::e4m3}, .b = {.type = DType::e4m3}};
+    p.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::vector128};
+    p.scale_a_ld = 1;
+    list.add(config_for(p, {Schedule::cooperative, 128, columns}, {2, 1}, StorePath::tma));
+    list.add(config_for(p, {Schedule::ping_pong, 64, columns}, {1, 1, 2}, StorePath::tma));
+  }
   const auto problem = [](DType in, DType out, const Epilogue& e) {
     return Problem{.a = {.type = in}, .b = {.type = in}, .d = {.type = out}, .epilogue = e};
   };
@@ -96,6 +104,15 @@ constexpr void add_experts(ConfigList& list) {
       if (out == DType::fp32) each_column.epilogue.update = Update::add;
       add(each_column, base, {1, 1}, StorePath::direct);
     }
+    Problem heavy = by_columns;
+    heavy.epilogue = {.scale_a = ScaleMode::block,
+                      .scale_b = ScaleMode::vector128,
+                      .bias = Bias::column,
+                      .activation = Activation::gelu};
+    add(heavy, base, {1, 2});
+    heavy.epilogue.scale_d = ScaleMode::block;
+    heavy.d.type = e4m3;
+    add(heavy, base);
     by_columns.batch = 8;
     by_columns.groups.kind = GroupKind::ends;
     by_columns.epilogue.row_factors = true;

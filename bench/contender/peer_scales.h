@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Converts block scales to cuBLASLt's layout (manual, "Scaling factors layouts"). There, the scales of A's 1
 // x 128 blocks are column-major, and rows of the 128 x 128 scales of B are padded to a multiple of four. Ours
-// are row-major without padding, or those of A by columns with gaps. The bench converts a copy, so any k and
-// any scales can be compared.
+// are row-major without padding, or those of A by columns with gaps; those of each column of B lie as there.
+// The bench converts a copy, so any k and any scales can be compared.
 #pragma once
 
 #include <vector>

@@ -58,10 +58,16 @@ typedef enum {
   SLUICE_CLAMPED_SWIGLU, /* only with gated */
   SLUICE_ACTIVATIONS
 } sluice_activation;
-typedef enum { SLUICE_NO_SCALE, SLUICE_SCALE_TENSOR, SLUICE_SCALE_VECTOR, SLUICE_SCALE_BLOCK } sluice_scale;
-#define SLUICE_SCALE_VECTOR128 4 /* a sluice_scale of B: one per column and 128 of k */
+typedef enum {
+  SLUICE_NO_SCALE,
+  SLUICE_SCALE_TENSOR,
+  SLUICE_SCALE_VECTOR,
+  SLUICE_SCALE_BLOCK,
+  SLUICE_SCALE_VECTOR128 /* one per column of B and 128 of k */
+} sluice_scale;
 typedef enum { SLUICE_K_MAJOR, SLUICE_MN_MAJOR } sluice_major;
 typedef enum { SLUICE_ON_CPU = 1, SLUICE_ON_CUDA = 2 } sluice_device_type; /* DLPack's numbers */
+
 typedef struct sluice_device sluice_device;
 typedef struct sluice_plan sluice_plan;
 typedef struct sluice_kernel sluice_kernel;
@@ -451,33 +457,6 @@ SLUICE_API sluice_status sluice_compile_packer(const sluice_weight_format* forma
 /* Compiles and loads both kernels of a format. */
 SLUICE_API sluice_status sluice_make_packer_ready(sluice_device* device, const sluice_weight_format* format);
 
-/* ---- ranges of m (rows of A): include/sluice/rows.h ---- */
-/* Every m from low (1 or more) to high, both included. */
-typedef struct {
-  int64_t low, high;
-} sluice_row_range;
-#define SLUICE_MOST_ROW_KERNELS 12 /* the most kernels that one range compiles */
-typedef struct {
-  int32_t kernels; /* kernels to be compiled */
-} sluice_row_summary;
-typedef struct {
-  sluice_plan* plans[SLUICE_MOST_ROW_KERNELS]; /* each for some m; to be freed with sluice_plan_free */
-  int32_t count;
-  sluice_row_summary summary;
-} sluice_row_plans;
-/* Plans the few kernels that serve all m of a range, for sluice_compile or for inspection. Only products
- * (no convolutions). The problem's m is ignored, and strides of 0 are derived for each m. device NULL is as
- * for sluice_plan_create, and gpu as for sluice_plan_create_for. */
-SLUICE_API sluice_status sluice_plan_rows(const sluice_device* device, const sluice_call* call,
-                                          const sluice_row_range* rows, sluice_row_plans* found);
-SLUICE_API sluice_status sluice_plan_rows_for(const char* gpu, const sluice_call* call,
-                                              const sluice_row_range* rows, sluice_row_plans* found);
-/* The text that `sluice plan --rows` prints, for a plan from sluice_plan_rows; "" for any other plan. */
-SLUICE_API const char* sluice_plan_rows_text(const sluice_plan* plan);
-/* Compiles and loads the kernels of a range. From then on sluice_run serves every m of the range without
- * compiling, also while the stream is capturing. summary may be NULL. */
-SLUICE_API sluice_status sluice_make_rows_ready(sluice_device* device, const sluice_call* call,
-                                                const sluice_row_range* rows, sluice_row_summary* summary);
 /* ---- workspaces and kernels that the device owns ---- */
 /* Waits for the device and checks the workspaces it provides. Fails with the first whose counters are not
  * zero. */

@@ -16,7 +16,8 @@ extern "C" {
  * always needs them. rows or columns_t may be NULL, with its scales: then the other order alone is written.
  * For an empty matrix nothing is written. With a gate, input holds gate and up side by side, in bf16 or fp16,
  * and silu(gate) * up is quantised, which has half the columns. With gradient too, that of silu(gate) * up,
- * the gradients of gate and up are quantised, side by side: as many columns as input has. */
+ * the gradients of gate and up are quantised, side by side: as many columns as input has. Gate and up have a
+ * multiple of 16 columns each, or with gradient of 8. */
 typedef struct {
   const sluice_array *input, *rows, *row_scales, *columns_t, *column_scales;
   const sluice_array* sums; /* fp32, packed: rows / 128, rounded up, x columns; NULL: none */

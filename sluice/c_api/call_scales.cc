@@ -74,10 +74,13 @@ std::string blocks_text(const Problem& p, bool is_a, bool turned) {
   return batched ? list(shape, 3) : list(shape + 1, 2);
 }
 
-/// Returns the shape of scales of each column of B, for messages.
-std::string each_column_text(const Problem& p) {
+/// Returns how scales of each column of B may be stored, for messages; "" with groups, which have none.
+std::string each_column_words(const Named& x, const Problem& p) {
   const i64 shape[] = {p.batch, scale_blocks(p.k), p.n};
-  return p.batch > 1 ? list(shape, 3) : list(shape + 1, 2);
+  if (has_groups(p)) return "";
+  return ", or " + (p.batch > 1 ? list(shape, 3) : list(shape + 1, 2)) +
+         " for blocks of 1 x 128 of both sides, row-major, or its .mT: pass " + x.name() +
+         ".mT.contiguous() if each row has the scales of a column of B";
 }
 /// Returns how blocks of A may be stored, for messages.
 std::string columns_words(const Named& x, const Problem& p) {
@@ -95,8 +98,8 @@ Error wrong_scale(const Named& x, bool is_a, const Problem& p) {
               list(is_a ? rows : columns, 2) + " one for each " + (is_a ? "row" : "column") + ", or (fp8) " +
               blocks_text(p, is_a, false) + " for blocks of " + (is_a ? "1 x 128" : "128 x 128") +
               (is_a ? columns_words(x, p)
-                    : ", row-major, or its .t(), which is " + blocks_text(p, is_a, true) + ", or " +
-                          each_column_text(p) + ", row-major, for blocks of 1 x 128")};
+                    : ", row-major, or its .t(), which is " + blocks_text(p, is_a, true) +
+                          each_column_words(x, p))};
 }
 
 Result<ScaleFit> fit_of(const Named& scale, bool is_a, const Problem& problem) {
@@ -163,19 +166,17 @@ Result<void> add_scales(const sluice_call& p, Call& call) {
   Epilogue& epilogue = call.problem.epilogue;
   // Block scales of one operand need block scales of the other. A small array may fit several modes, so block
   // is chosen if the other operand needs it.
-  const auto are_blocks = [](ScaleMode mode) { return mode >= ScaleMode::block; };
-  const bool a_blocks = are_blocks(epilogue.scale_a), b_blocks = are_blocks(epilogue.scale_b);
+  const bool a_blocks = scales_128_of_k(epilogue.scale_a), b_blocks = scales_128_of_k(epilogue.scale_b);
   if (b_blocks && !a_blocks && a.block) epilogue.scale_a = ScaleMode::block;
   if (a_blocks && !b_blocks && b.blocks())
     epilogue.scale_b = b.block ? ScaleMode::block : ScaleMode::vector128;
   const bool by_columns = scales_each_column(epilogue) || !a.by_rows;
   call.problem.scale_a_ld = is_block_scaled(epilogue) && by_columns ? a.ld : 0;
-  if (are_blocks(epilogue.scale_a) == are_blocks(epilogue.scale_b)) {
+  if (scales_128_of_k(epilogue.scale_a) == scales_128_of_k(epilogue.scale_b)) {
     if (!scales_each_column(epilogue) || call.problem.scale_a_ld != 0) return {};
-    return Error{ErrorCode::invalid_stride, of_a.name() + " lies by rows and " + of_b.name() +
-                                                " has a scale per column and 128 of k: " + of_a.name() +
-                                                " must lie by columns then; pass " + of_a.name() +
-                                                ".t().contiguous().t()"};
+    return Error{ErrorCode::invalid_stride,
+                 of_a.name() + " lies by rows and " + of_b.name() + " has a scale per column and 128 of k: " +
+                     of_a.name() + " must lie by columns then; pass " + of_a.name() + ".mT.contiguous().mT"};
   }
   const Named blocks = a_blocks ? of_a : of_b, other = a_blocks ? of_b : of_a;
   if (other.array == nullptr)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C interface for ranges of m, the number of rows.
+#include <sluice/c_rows.h>
 #include <sluice/rows.h>
 
 #include <memory>

@@ -33,7 +33,8 @@ Result<QuantizeBothCall> quantization_both_of(const sluice_quantization_both& wh
   const i64 unit = halves ? 32 : 16, count = input->shape[0], width = input->shape[1] / (halves ? 2 : 1);
   if (input->shape[1] % unit != 0)
     return wrong_shape(input, "a multiple of " + std::to_string(unit) +
-                                  " columns, since rows of fp8 lie 16 bytes apart; pad it with zeros");
+                                  " columns, since rows of fp8 lie 16 bytes apart; pad " +
+                                  (gated ? "gate and up with zeros, each by itself" : "it with zeros"));
   QuantizeBothCall call{.options = {.input = static_cast<DType>(input->dtype),
                                     .output = static_cast<DType>(codes->dtype),
                                     .granularity = granularity,
@@ -54,6 +55,10 @@ Result<QuantizeBothCall> quantization_both_of(const sluice_quantization_both& wh
                               ": the transpose, whose rows are filled up to a multiple of 128"));
     if (columns->dtype != codes->dtype)
       return wrong_type(columns, type_text(codes->dtype) + " as rows are; convert them");
+    // A matrix in the order of the other granularities would be taken for its transpose.
+    if (granularity == Granularity::row_block && column_scales.array != nullptr && column_scales->ndim == 2)
+      SLUICE_TRY(check_size(column_scales, scale_blocks(count), width,
+                            size_text(scale_blocks(count), width) + ": a row for each 128 rows of input"));
     if (!by_tensor)
       SLUICE_TRY(check_values(column_scales, scale_count(granularity, width, count), "for columns by " + by));
   }

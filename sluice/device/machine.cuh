@@ -493,7 +493,7 @@ class Machine {
   Optional<kPromotes, PartialSums> partial_;  // partial sums of one pass
   RowOperands<kConfig> rows_;
   Optional<kBlockScaled, ScaleReader<kConfig>> scales_;
-  Optional<kBlockScaled, ScaleLoader<kConfig>> scale_loader_;
+  Optional<kBlockScaled, ScaleLoaderOf<kConfig>> scale_loader_;
   Optional<kStrided, StridedLoader<kConfig>> strided_;
 };
 

@@ -133,7 +133,7 @@ struct BothTiles {
 
     SLUICE_DEVICE Tile tile_of(u32 at) const { return tiles.tile_at(backwards ? count - 1 - at : at); }
     SLUICE_DEVICE Tile tile() const { return tile_of(index); }
-    /// Starts the next tile, in place of the one at hand, whose part must have been read; and goes on.
+    /// Starts the next tile in the place of the one at hand, whose part is in registers; and goes on.
     SLUICE_DEVICE void start_next() {
       if (ahead < count) tiles.start(stage, tile_of(ahead));
       Arith::commit();
@@ -143,13 +143,14 @@ struct BothTiles {
     SLUICE_DEVICE void begin() {
       for (u32 i = 0; i < kStages; ++i) start_next();
     }
-    /// Waits for the tile at hand. Returns whether there is one.
-    SLUICE_DEVICE bool take(Part& part) const {
+    /// Waits for the tile at hand, and starts another in its place. Returns whether there is one.
+    SLUICE_DEVICE bool take(Part& part) {
       if (index >= count) return false;
       Arith::template wait<static_cast<int>(kStages) - 1>();
       const bool of_up = tiles.is_of_up(tile());
 #pragma unroll
       for (int i = 0; i < kOwn; ++i) part[i] = tiles.made_of(stage, i, of_up);
+      start_next();
       return true;
     }
   };

@@ -8,9 +8,10 @@
 // registers. Its columns of codes go through shared memory, whose lines of 128 bytes are columns. Pieces of
 // 8 bytes are permuted by the columns' group, so that neither side has bank conflicts.
 //
-// | granularity  | kernels       | bytes read and written per element of 16 bits |
+// | granularity  | kernels       | bytes read and written per element of a matrix of 16 bits  |
 // | tensor, row  | amax, cast    | 6; cast goes backwards, so that L2 has what amax read last |
-// | blocks       | cast          | 4                                             |
+// | blocks       | cast          | 4                                                          |
+// SwiGLU's result takes 4 bytes per read, and its gradient 3, if L2 has what two tiles read.
 //
 // both_tiles.cuh has the order of tiles and their loads. SwiGLU's result or gradient takes the matrix's place
 // there.
@@ -212,11 +213,9 @@ struct BothQuantizer : BothTiles<kConfig, Arith> {
     for (; walk.take(part); walk.index += gridDim.x) {
       if constexpr (kTensor) {
         of_matrix = larger(of_matrix, largest_of_part(part));
-        walk.start_next();
       } else {
         look(part);
         __syncthreads();
-        walk.start_next();
         const Line at = line_of(walk.tile());
         if (at.wanted && at.inside) atomicMax(amax_of(at), largest_at(at.line, at.is_row));
         __syncthreads();
@@ -379,7 +378,6 @@ struct BothQuantizer : BothTiles<kConfig, Arith> {
       find_multipliers(tile, of_line);
       if (sums) store_sums(tile);
       __syncthreads();
-      walk.start_next();
       cast_tile(tile, part);
       __syncthreads();
       if (p.columns_t != nullptr) store_columns(tile);
@@ -390,6 +388,10 @@ struct BothQuantizer : BothTiles<kConfig, Arith> {
 
 template <BothConfig kConfig, class Arith>
 SLUICE_DEVICE void run_both(const BothParams& params) {
+  // Two CTAs share an SM's 228 KB; each keeps 1 KB for itself.
+  static_assert(!is_16bit(kConfig.input) ||
+                2 * (both_ring_bytes(kConfig.input, kConfig.source) + sizeof(BothShared) + 1024) <=
+                    228 * 1024);
   __shared__ BothShared shared;
   const BothQuantizer<kConfig, Arith> quantizer{{params}, shared};
   if constexpr (kConfig.step == BothStep::amax)

@@ -81,6 +81,10 @@ struct Epilogue {
   constexpr bool operator==(const Epilogue&) const = default;
 };
 
+/// True if the scale is of 128 of k.
+SLUICE_HD constexpr bool scales_128_of_k(ScaleMode mode) {
+  return mode == ScaleMode::block || mode == ScaleMode::vector128;
+}
 /// True if each sum over 128 of k has a scale; the kernel then promotes (spec/config.h).
 SLUICE_HD constexpr bool is_block_scaled(const Epilogue& e) {
   return e.scale_a == ScaleMode::block;

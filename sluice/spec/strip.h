@@ -142,7 +142,7 @@ SLUICE_HD constexpr const char* validate(const StripConfig& c) {
   if (c.scale_d != ScaleMode::none && c.scale_d != ScaleMode::tensor)
     return "scale_d must be none or tensor: one for all of D";
   if (c.scale_d != ScaleMode::none && c.d != DType::e4m3) return "scale_d is for an e4m3 D";
-  if (c.scale_x >= ScaleMode::block) return "rows of A have one scale each, or one for all, or none";
+  if (scales_128_of_k(c.scale_x)) return "rows of A have one scale each, or one for all, or none";
   if (c.bias != Bias::none && !is_addend(c.bias_type)) return "bias must be bf16, fp16 or fp32";
   if (c.tokens < kTokenBlock || c.tokens % kTokenBlock != 0) return "tile_m must be a multiple of 8";
   if (c.strips < 1 || c.strips > 4) return "tile_n must be 64, 128, 192 or 256";

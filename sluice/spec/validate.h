@@ -13,7 +13,7 @@ SLUICE_HD constexpr const char* validate_epilogue(const KernelConfig& c) {
     return "bias must be bf16, fp16 or fp32";
   const bool each_column = scales_each_column(c.epilogue);
   if (c.epilogue.scale_a == ScaleMode::vector128) return "vector128 is a scale of B; A's is block";
-  if (is_block_scaled(c.epilogue) != (c.epilogue.scale_b == ScaleMode::block || each_column))
+  if (is_block_scaled(c.epilogue) != scales_128_of_k(c.epilogue.scale_b))
     return "block scales come on both inputs or on neither";
   if (each_column && !c.scale_a_columns) return "vector128 scales of B need those of A by columns";
   if (each_column && is_plain(c.schedule)) return "plain schedules take no vector128 scales of B";
@@ -239,7 +239,7 @@ SLUICE_HD constexpr const char* validate(const KernelConfig& c) {
   if (c.promotes && !is_fp8(c.a)) return "promotion is for fp8 inputs; 16-bit sums are kept in fp32";
   if (is_block_scaled(c.epilogue) && !c.promotes) return "block scales need promotion";
   if (is_block_scaled(c.epilogue) && c.tile.m > 128)
-    return "block scales need tile.m of at most 128: the warps that bring them hold those of four k-tiles";
+    return "block scales need tile.m of at most 128: the warps that bring them hold those of some k-tiles";
   if (is_block_scaled(c.epilogue) && c.tile.n % 32 != 0)
     return "block scales need tile.n to be a multiple of 32: a thread holds one for each part of 128 columns";
   if (is_block_scaled(c.epilogue) && c.epilogue.gated && c.tile.n % 64 != 0)

@@ -53,6 +53,7 @@ void Numbers::on_step(int agent_index, const Step& step) {
     case StepKind::retire_older: retire(agent, 1); break;
     case StepKind::retire_all: retire(agent, 0); break;
     case StepKind::read_scales: group.scales = stage(agent.cta, step.stage).scales; break;
+    case StepKind::read_columns: group.of_columns = stage(agent.cta, step.stage).scales; break;
     case StepKind::promote: promote(agent, step.unit); break;
     case StepKind::write_chunk: write_chunk(agent, step); break;
     case StepKind::issue_store: group.buffers[step.stage].issued = step; break;
@@ -173,13 +174,15 @@ void Numbers::promote(const Agent& agent, int unit) {
         sum += partial;
         continue;
       }
-      const Step& scales = group.scales;
-      const i64 k = i64{scales.k_tile} * c.tile.k;
-      const i64 m = std::min<i64>(scales.tile.m_offset + group_row(agent) + row,
-                                  scale_a_row_end(p, scales.tile.batch) - 1);
-      const i64 n = scale_column(scales.tile.n_offset, column);
-      const float scale = work_.buffers.scale_a[block_scale_a_index(p, scales.tile.batch, m, k)] *
-                          work_.buffers.scale_b[block_scale_b_index(p, scales.tile.batch, n, k)];
+      const Step& rows = group.scales;
+      const Step& columns = scales_each_column(c.epilogue) ? group.of_columns : rows;
+      const i64 m =
+          std::min<i64>(rows.tile.m_offset + group_row(agent) + row, scale_a_row_end(p, rows.tile.batch) - 1);
+      const i64 n = scale_column(columns.tile.n_offset, column);
+      const float scale =
+          work_.buffers.scale_a[block_scale_a_index(p, rows.tile.batch, m, i64{rows.k_tile} * c.tile.k)] *
+          work_.buffers
+              .scale_b[block_scale_b_index(p, columns.tile.batch, n, i64{columns.k_tile} * c.tile.k)];
       sum = std::fma(partial, scale, sum);
     }
 }
@@ -215,7 +218,7 @@ double Numbers::before_activation(double sum, const ElementIndex& at) const {
   const Problem& p = work_.problem;
   const Epilogue& e = p.epilogue;
   const auto scale = [](ScaleMode mode, const float* values, i64 index) {
-    if (mode == ScaleMode::none || mode >= ScaleMode::block) return 1.0;  // per 128 of k: promote()
+    if (mode == ScaleMode::none || scales_128_of_k(mode)) return 1.0;  // per 128 of k: promote()
     return static_cast<double>(values[mode == ScaleMode::vector ? index : 0]);
   };
   double value = 0.0;

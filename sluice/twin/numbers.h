@@ -64,6 +64,7 @@ class Numbers final : public Observer {
     std::vector<Step> in_flight;       // products, oldest first
     std::vector<float> sums, partial;  // [row][column]; partial (with promotion) has room for all passes
     Step scales;                       // step whose block scales are in registers
+    Step of_columns;                   // step whose scales of columns are read while sums are promoted
     StoreBuffer buffers[kStoreBuffers];
     std::vector<std::vector<float>> received;  // [sender]: sums that have arrived and are not yet added
     std::vector<std::vector<float>> sent;      // [target]: sums in flight

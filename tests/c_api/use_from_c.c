@@ -3,6 +3,7 @@
  * messages. Launches are tested on the fake driver (tests/unit/c_api_run_test.cc) and on the GPU. */
 #include <sluice/c_api.h>
 #include <sluice/c_experts.h>
+#include <sluice/c_rows.h>
 #include <sluice/c_training.h>
 
 #include <stdio.h>

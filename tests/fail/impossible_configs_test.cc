@@ -102,7 +102,7 @@ const std::vector<Impossible>& impossible_configs() {
         .scale_a_columns = true}},
       {"scale_a_columns is for block scales: others have one value for a row", {.scale_a_columns = true}},
       {"block scales need promotion", {.tile = kFp8Tile, .a = e4m3, .b = e4m3, .epilogue = kBlockScales}},
-      {"block scales need tile.m of at most 128: the warps that bring them hold those of four k-tiles",
+      {"block scales need tile.m of at most 128: the warps that bring them hold those of some k-tiles",
        {.tile = {256, 64, 128}, .a = e4m3, .b = e4m3, .promotes = true, .epilogue = kBlockScales}},
       {"block scales need tile.n to be a multiple of 32: a thread holds one for each part of 128 columns",
        {.tile = {128, 80, 128}, .a = e4m3, .b = e4m3, .promotes = true, .epilogue = kBlockScales}},

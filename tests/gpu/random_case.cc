@@ -140,6 +140,7 @@ Problem problem_for(const KernelConfig& config, i64 m, i64 n, i64 k) {
   p.b.ld = pitch(p.b, inner_extent(p.b, p.n, k));
   p.d.ld = tma_round_up(d_columns(p), p.d.type);
   p.c.ld = std::max<i64>(p.n, 1);
+  if (config.scale_a_columns) p.scale_a_ld = std::max<i64>(p.m, 1) + 3;
   return p;
 }
 
@@ -154,6 +155,7 @@ RandomCase random_case(const KernelConfig& config, const DeviceInfo& device, u64
   p.k = random_k(dice, config, limits.largest);
   p.batch = dice.one_in(5) ? dice.between(2, 4) : 1;
   pad_strides(dice, p, config.store == StorePath::tma);
+  if (config.scale_a_columns) p.scale_a_ld = std::max<i64>(p.m, 1) + dice.below(5);
   // With a single row, any pitch is valid. With several matrices the pitch also determines their distance,
   // which TMA restricts.
   const bool plain = is_plain(config.schedule) && p.batch == 1;

@@ -144,6 +144,20 @@ std::vector<KernelConfig> sanitize_dense_pool() {
         c.stages = 3;
         add(pool, c);
       }
+  // Scales of columns, which are read until their stage is released.
+  for (const BaseConfig& shape :
+       {BaseConfig{Schedule::ping_pong, 64, 128}, BaseConfig{Schedule::cooperative, 128, 192},
+        BaseConfig{Schedule::cooperative, 128, 256}}) {
+    Problem p{.a = {.type = DType::e4m3}, .b = {.type = DType::e4m3}};
+    p.epilogue = {.scale_a = ScaleMode::block, .scale_b = ScaleMode::vector128};
+    p.scale_a_ld = 1;
+    KernelConfig c = config_for(p, shape, {2, 1}, StorePath::tma);
+    c.stages = 3;
+    add(pool, c);
+    c.cluster = {1, 1};
+    c.combine = Combine::last_arriver;
+    add(pool, c);
+  }
   complete(pool, {"roles", "swapped"});
   return pool;
 }

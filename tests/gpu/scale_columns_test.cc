@@ -36,18 +36,30 @@ std::vector<ProductCase> on_every_kernel() {
       {.schedule = cooperative, .tile_m = 128, .tile_n = 192, .splits = 2, .combine = Combine::separate},
       {.schedule = cooperative, .tile_m = 128, .tile_n = 224, .store = StorePath::direct},
       {.schedule = cooperative, .tile_m = 128, .tile_n = 256, .cluster = ClusterShape{2, 1}}};
+  const std::array<i64, 3> sizes[] = {{1, 1040, 1168}, {130, 16, 128}, {333, 720, 2064}};
   std::vector<ProductCase> all;
-  int turn = 0;
-  for (const PlanOverrides& kernel : kernels)
-    for (const auto& [m, n, k] : {std::array<i64, 3>{1, 1040, 1168}, {130, 16, 128}, {333, 720, 2064}}) {
-      const bool sets = kernel.combine.value_or(Combine::none) == Combine::separate || ++turn % 2 == 0;
-      Problem p = product(m, n, k, sets && turn % 3 == 0 ? DType::bf16 : DType::fp32,
-                          sets ? Update::set : Update::add);
-      if (turn % 4 == 0) p.batch = 2;
-      PlanOverrides overrides = kernel;
-      if (k == 128) overrides.splits.reset(), overrides.combine.reset();
-      all.push_back({p, overrides});
-    }
+  for (size_t i = 0; i < std::size(kernels); ++i)
+    for (size_t j = 0; j < std::size(sizes); ++j)
+      for (const int kind : {0, 1, 2}) {
+        PlanOverrides overrides = kernels[i];
+        const auto [m, n, k] = sizes[j];
+        if (k == 128) overrides.splits.reset(), overrides.combine.reset();
+        const bool separate = overrides.combine.value_or(Combine::none) == Combine::separate;
+        Problem p = product(m, n, k, kind == 0 ? DType::bf16 : DType::fp32,
+                            kind == 1 && !separate ? Update::add : Update::set);
+        if (kind == 2) {
+          p.epilogue.bias = Bias::column;
+          p.epilogue.activation = Activation::relu;
+          p.epilogue.residual = true;
+        }
+        if ((i + j + static_cast<size_t>(kind)) % 4 == 0) p.batch = 2;
+        all.push_back({p, overrides});
+      }
+  for (const int columns : {128, 256}) {
+    Problem p = product(333, 704, 1040, DType::e4m3);
+    p.epilogue.scale_d = ScaleMode::block;
+    all.push_back({p, {.schedule = cooperative, .tile_m = 128, .tile_n = columns}});
+  }
   return all;
 }
 

@@ -167,8 +167,12 @@ TEST(mutants, scales_read_before_the_stage_is_full) {
 }
 
 TEST(mutants, scales_of_columns_read_after_the_stage_is_released) {
-  expect_both_catch<ColumnsReadAfterRelease>(
-      FailureKind::wrong_bytes, {.schedule = kCoop, .k_tiles = 3, .rows = 1, .each_column = true});
+  for (const bool two_units : {false, true})
+    expect_both_catch<ColumnsReadAfterRelease>(
+        FailureKind::wrong_bytes,
+        {.schedule = kCoop, .k_tiles = 3, .rows = 1, .each_column = true, .two_units = two_units});
+  expect_both_catch<ColumnsReadAfterRelease>(FailureKind::wrong_bytes,
+                                             {.k_tiles = 3, .rows = 2, .each_column = true});
 }
 
 // ---- scale vectors ----

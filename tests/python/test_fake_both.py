@@ -42,6 +42,27 @@ def test_nothing_is_launched_for_no_rows():
                                     output_t=on_gpu("e4m3", (COLUMNS, 0)))) == 0
 
 
+def gated(columns, **more):
+    """Calls the quantiser with an input of gate and up; ``columns`` are the output's."""
+    sizes = {"scales": on_gpu("fp32", (ROWS,)), "scales_t": on_gpu("fp32", (columns,))}
+    call(ROW, output=on_gpu("e4m3", (ROWS, columns)), output_t=on_gpu("e4m3", (columns, UP)), **{**sizes, "gate": 1, **more})
+
+
+def test_swiglu_and_its_gradient():
+    dy = on_gpu("bf16", (ROWS, COLUMNS // 2))
+    assert launches_of(lambda: gated(COLUMNS // 2)) == 2 and launches_of(lambda: gated(COLUMNS, grad_output=dy)) == 2
+    for error, words, columns, more in (
+            (errors.InvalidArgument, "gradient is given without a gate", COLUMNS, {"gate": 0, "grad_output": dy}),
+            (errors.InvalidType, "bf16 or fp16 with a gate", COLUMNS // 2, {"input": on_gpu("fp32", (ROWS, COLUMNS))}),
+            (errors.InvalidSize, "a multiple of 32 columns.*gate and up with zeros, each", 24, {"input": on_gpu("bf16", (ROWS, 48))}),
+            (errors.InvalidSize, r"gradient has shape \(300, 512\)", COLUMNS, {"grad_output": on_gpu("bf16", (ROWS, COLUMNS))}),
+            (errors.InvalidType, "gradient is fp16", COLUMNS, {"grad_output": on_gpu("fp16", (ROWS, COLUMNS // 2))}),
+            (errors.InvalidSize, "rows has shape", COLUMNS, {}),
+            (errors.InvalidStride, "gradient_ld = 260", COLUMNS, {"grad_output": on_gpu("bf16", (ROWS, COLUMNS // 2), (260, 1))})):
+        with pytest.raises(error, match=words):
+            gated(columns, **more)
+
+
 @pytest.mark.parametrize("error, words, more", [
     (errors.InvalidType, "input is e4m3", {"input": on_gpu("e4m3", (ROWS, COLUMNS))}),
     (errors.InvalidType, "rows is bf16 and must be e4m3", {"output": on_gpu("bf16", (ROWS, COLUMNS))}),
@@ -51,6 +72,8 @@ def test_nothing_is_launched_for_no_rows():
     (errors.InvalidSize, "300 values", {"scales": on_gpu("fp32", (301,))}),
     (errors.InvalidSize, "512 values", {"scales_t": on_gpu("fp32", (300,))}),
     (errors.InvalidSize, "1536 values", {"sum": on_gpu("fp32", (2, COLUMNS))}),
+    (errors.InvalidSize, r"column_scales has shape \(512, 3\) and must have \(3, 512\)",
+     {"granularity": ROW_BLOCK, "scales": on_gpu("fp32", (ROWS, 4)), "scales_t": on_gpu("fp32", (COLUMNS, 3))}),
     (errors.InvalidSize, "multiple of 16 columns", {"input": on_gpu("bf16", (ROWS, 24))}),
     (errors.InvalidStride, "input_ld = 516", {"input": on_gpu("bf16", (ROWS, COLUMNS), (516, 1))}),
     (errors.InvalidStride, "columns_t_ld = 392", {"output_t": on_gpu("e4m3", (COLUMNS, UP), (392, 1))}),

@@ -31,7 +31,7 @@ COUNTS = {"SLUICE_OPERANDS": len(_library.OPERANDS)}
 
 @pytest.fixture(scope="module")
 def header(source_root):
-    text = "".join((source_root / f"include/sluice/{name}.h").read_text(encoding="utf-8") for name in ("c_api", "c_experts", "c_chain", "c_training"))
+    text = "".join((source_root / f"include/sluice/{name}.h").read_text(encoding="utf-8") for name in ("c_api", "c_rows", "c_experts", "c_chain", "c_training"))
     return re.sub(r"/\*.*?\*/", "", text, flags=re.S)
 
 

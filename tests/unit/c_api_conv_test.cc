@@ -3,6 +3,7 @@
 // call that no kernel can compute is refused, with the caller's names. To see it fail: let pixel_pitch() use
 // the strides of dimensions of size 1, or let roles_of() treat dgrad as fprop.
 #include <sluice/c_api/call.h>
+#include <sluice/c_rows.h>
 
 #include <sluice/run/ops/gemm.h>
 #include <sluice/spec/conv_problem.h>

@@ -6,6 +6,7 @@
 #include <sluice/c_api.h>
 #include <sluice/c_api/call.h>
 #include <sluice/c_api/handles.h>
+#include <sluice/c_rows.h>
 #include <sluice/compile.h>
 
 #include <cstring>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranges of rows through the C interface: plans for sluice_compile(), kernels for sluice_run(), and misuse.
 // To see it fail: let sluice_make_rows_ready() ignore the range.
+#include <sluice/c_rows.h>
+
 #include <set>
 #include <string>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shape of a scale array determines its granularity, in the forms of torch and of DeepGEMM; other shapes
-// are refused. To see it fail: remove the .t() view from is_block_b.
+// are refused. To see it fail: remove the .t() view from is_stored_as.
 #include <gtest/gtest.h>
 
 #include <sluice/c_api/call.h>
@@ -104,9 +104,17 @@ TEST(CApiScales, each_column_of_b_may_have_a_scale_per_128_of_k) {
   EXPECT_EQ(one->scale_a_ld, 64);
   expect_modes(problem_with(short_k, {{64, 1}, {}}, {{1, 256}, {}}), ScaleMode::vector, ScaleMode::vector);
   expect_modes(problem_with({.m = 1}, {{1, 4}, {}}, {{4, 256}, {}}), ScaleMode::block, ScaleMode::vector128);
-  expect_refused(problem_with({}, {{64, 4}, {}}, {{4, 256}, {}}), "scale_a.t().contiguous().t()");
-  expect_refused(problem_with({}, a, {{256, 4}, {}}), "(4, 256), row-major, for blocks of 1 x 128");
+  expect_refused(problem_with({}, {{64, 4}, {}}, {{4, 256}, {}}), "scale_a.mT.contiguous().mT");
+  expect_refused(problem_with({}, a, {{256, 4}, {}}), "(4, 256) for blocks of 1 x 128 of both sides");
   expect_refused(problem_with({}, {{64, 1}, {}}, {{4, 256}, {}}), "scale_b holds block scales");
+}
+
+/// A square array is what its memory says: lines of it have the scales of 128 of k.
+TEST(CApiScales, square_scales_of_columns_are_lines_of_k) {
+  const Sizes sizes{.m = 64, .n = 32, .k = 4096};
+  const Shape a{{64, 32}, {1, 64}};
+  for (const Shape& b : {Shape{{32, 32}, {}}, Shape{{32, 32}, {1, 32}}})
+    expect_modes(problem_with(sizes, a, b), ScaleMode::block, ScaleMode::vector128);
 }
 
 TEST(CApiScales, few_values_are_read_as_blocks_only_beside_blocks) {

@@ -114,13 +114,58 @@ TEST_F(ExpertProductLaunch, keeps_columns_of_scales_apart_from_d) {
   refused(gemm::launch(kernel, given, nullptr), ErrorCode::invalid_pointer, "scale_a is null");
 }
 
+void refuses(const Problem& p, ErrorCode code, const std::string& words,
+             const PlanOverrides& overrides = {}) {
+  const Result<Plan> plan = gemm::plan(p, DeviceInfo{}, overrides);
+  ASSERT_FALSE(plan.ok()) << words;
+  EXPECT_EQ(plan.error().code, code) << plan.error().message;
+  EXPECT_NE(plan.error().message.find(words), std::string::npos) << plan.error().message;
+}
+
+TEST_F(ExpertProductLaunch, scales_of_columns_lie_by_columns_on_both_sides) {
+  Problem p = down();
+  p.epilogue.scale_b = ScaleMode::vector128;
+  refuses(p, ErrorCode::invalid_type, "scale_a lies by rows (scale_a_ld = 0): it must lie by columns");
+  p.scale_a_ld = 24;
+  refuses(p, ErrorCode::invalid_stride, "scale_a_ld = 24 must be at least 96, the rows of A");
+  p.scale_a_ld = 96;
+  EXPECT_TRUE(gemm::plan(p, DeviceInfo{}).ok());
+  p.epilogue.scale_a = ScaleMode::vector;
+  refuses(p, ErrorCode::invalid_type, "scale_b is vector128 and scale_a is vector: it must be block");
+  p.epilogue.scale_a = ScaleMode::vector128;
+  refuses(p, ErrorCode::invalid_type, "scale_a is vector128");
+  p = in_groups(down());
+  p.epilogue.scale_b = ScaleMode::vector128;
+  p.scale_a_ld = 96;
+  refuses(p, ErrorCode::invalid_type, "rows belong to groups");
+  p = down();
+  p.epilogue.scale_b = ScaleMode::vector128;
+  p.scale_a_ld = 96;
+  refuses(p, ErrorCode::invalid_config, "swapped = true: operands with block scales", {.swapped = true});
+  p.epilogue.row_factors = false;
+  p.epilogue.gated = true;
+  refuses(p, ErrorCode::invalid_type, "the product is gated: scale_b must be block");
+  p = down();
+  p.d.type = DType::e4m3;
+  p.epilogue.scale_d = ScaleMode::vector128;
+  refuses(p, ErrorCode::invalid_type, "scale_d is vector128");
+}
+
+TEST_F(ExpertProductLaunch, keeps_scales_of_columns_apart_from_d) {
+  Problem p = down();
+  p.epilogue.scale_b = ScaleMode::vector128;
+  p.scale_a_ld = 96;
+  const gemm::Kernel kernel = prepared(p);
+  gemm::Args given = args(p);
+  launched(gemm::launch(kernel, given, nullptr), 1);
+  EXPECT_EQ(driver.launch(0).params.scale_b, given.scale_b);
+  given.d = const_cast<float*>(shifted(given.scale_b, 4 * p.n));  // the second line
+  refused(gemm::launch(kernel, given, nullptr), ErrorCode::aliasing, "scale_b");
+  given = args(p), given.scale_b = nullptr;
+  refused(gemm::launch(kernel, given, nullptr), ErrorCode::invalid_pointer, "scale_b is null");
+}
+
 TEST_F(ExpertProductLaunch, of_columns_that_overlap_is_refused) {
-  const auto refuses = [](Problem p, ErrorCode code, const std::string& words) {
-    const Result<Plan> plan = gemm::plan(p, DeviceInfo{});
-    ASSERT_FALSE(plan.ok()) << words;
-    EXPECT_EQ(plan.error().code, code) << plan.error().message;
-    EXPECT_NE(plan.error().message.find(words), std::string::npos) << plan.error().message;
-  };
   Problem p = in_groups(down());
   p.groups = {GroupKind::counts, 24};
   p.scale_a_ld = 23;
@@ -133,21 +178,6 @@ TEST_F(ExpertProductLaunch, of_columns_that_overlap_is_refused) {
   packed.b.packed = {.type = WeightType::uint4};
   packed.scale_a_ld = 4;
   refuses(packed, ErrorCode::invalid_type, "scale_a_ld = 4: with packed weights");
-  p = down();
-  p.epilogue.scale_b = ScaleMode::vector128;
-  refuses(p, ErrorCode::invalid_type, "scale_a lies by rows (scale_a_ld = 0): it must lie by columns");
-  p.scale_a_ld = 24;
-  refuses(p, ErrorCode::invalid_stride, "at least 96, the rows of A");
-  p.scale_a_ld = 96;
-  EXPECT_TRUE(gemm::plan(p, DeviceInfo{}).ok());
-  p.epilogue.scale_a = ScaleMode::vector;
-  refuses(p, ErrorCode::invalid_type, "scale_b is vector128 and scale_a is vector: it must be block");
-  p.epilogue.scale_a = ScaleMode::vector128;
-  refuses(p, ErrorCode::invalid_type, "scale_a is vector128");
-  p = in_groups(down());
-  p.epilogue.scale_b = ScaleMode::vector128;
-  p.scale_a_ld = 96;
-  refuses(p, ErrorCode::invalid_type, "rows belong to groups");
   const Result<Plan> plan = gemm::plan(down(), DeviceInfo{});
   ASSERT_TRUE(plan.ok());
   Plan other = *plan;

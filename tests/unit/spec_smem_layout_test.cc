@@ -31,7 +31,8 @@ std::vector<Block> blocks_of(const KernelConfig& c) {
   for (int group = 0; group < kMathGroups; ++group)
     blocks.push_back({exchange_offset(c, group), exchange_buffer_bytes(c), 16});
   for (int stage = 0; stage < c.stages; ++stage)
-    blocks.push_back({scale_offset(c, stage), scale_slot_bytes(c), 4});
+    blocks.push_back(
+        {scale_offset(c, stage), scale_slot_bytes(c), 8});  // scales of columns are read in pairs
   for (int group = 0; group < kMathGroups; ++group)
     // Aligned to 8, because pairs are read.
     blocks.push_back({epilogue_vector_offset(c, group), epilogue_vector_bytes(c), 8});
@@ -60,6 +61,8 @@ std::vector<KernelConfig> many_configs() {
     c.b_major = random() % 2 == 0 ? Major::k : Major::mn;
     c.promotes = random() % 2 == 0;
     if (random() % 2 == 0) c.epilogue.scale_a = c.epilogue.scale_b = ScaleMode::block;
+    c.scale_a_columns = is_block_scaled(c.epilogue) && random() % 2 == 0;
+    if (c.scale_a_columns && random() % 2 == 0) c.epilogue.scale_b = ScaleMode::vector128;
     const ScaleMode modes[] = {ScaleMode::none, ScaleMode::tensor, ScaleMode::vector};
     if (!is_block_scaled(c.epilogue))
       c.epilogue.scale_a = modes[random() % 3], c.epilogue.scale_b = modes[random() % 3];

@@ -16,9 +16,8 @@ namespace sluice {
 /// One of the kScaleWarps warps that copy: each has an equal share of the rows, and all lanes take part. TMA
 /// cannot copy scales, because a row of them need not be a multiple of 16 bytes. cp.async would copy word by
 /// word and take shared memory bandwidth from the tensor cores (docs/findings/promotion.md). So plain loads
-/// fetch some k-tiles at once into registers, where they stay until their stages are free. Scales of A by
-/// columns (scale_a_columns) take a load per k-tile and row, of which a warp's lie side by side, and so do
-/// those of each column of B.
+/// fetch four k-tiles at once into registers, where they stay until their stages are free. Scales of A by
+/// columns (scale_a_columns) take a load per k-tile and row, of which a warp's lie side by side.
 template <KernelConfig kConfig>
 class ScaleLoader {
  public:
@@ -26,7 +25,7 @@ class ScaleLoader {
   SLUICE_DEVICE void begin_tile(const GemmParams& params, const Tile& tile, int warp) {
     const int lane = threadIdx.x % 32;
     k_blocks_ = params.grid.k_tiles;
-    first_row_ = kEachColumn ? warp * 32 + lane : warp * kConfig.tile.m / kScaleWarps + lane;
+    first_row_ = warp * kConfig.tile.m / kScaleWarps + lane;
     // Rows and columns outside the matrix use the scales of the last ones; their sums are not stored.
     if constexpr (kConfig.scale_a_columns) {
       find_columns(params, tile);
@@ -37,16 +36,9 @@ class ScaleLoader {
         sources_[i] = params.scale_a + (i64{row_matrix_of<kConfig>(tile)} * params.m + row) * k_blocks_;
       }
     }
-    if constexpr (kEachColumn) {
-      const int column = tile.n_offset + first_row_;
-      columns_left_ = params.n - column;
-      sources_[kRowsPerLane] = params.scale_b + (i64{tile.batch} * k_blocks_ * params.n + column);
-      if (tile.first_k_tile % kRun != 0) load_columns(params, tile.first_k_tile - tile.first_k_tile % kRun);
-    } else {
-      const int blocks = ceil_div(params.n, kScaleBlock);
-      const int block = scale_block_of(kConfig, params.n, tile.n_offset, lane);
-      sources_[kRowsPerLane] = params.scale_b + (i64{tile.batch} * blocks + block) * k_blocks_;
-    }
+    const int blocks = ceil_div(params.n, kScaleBlock);
+    const int block = scale_block_of(kConfig, params.n, tile.n_offset, lane);
+    sources_[kRowsPerLane] = params.scale_b + (i64{tile.batch} * blocks + block) * k_blocks_;
     aligned_ = k_blocks_ % kRun == 0 &&
                (kConfig.scale_a_columns || reinterpret_cast<u64>(params.scale_a) % 16 == 0) &&
                reinterpret_cast<u64>(params.scale_b) % 16 == 0;
@@ -54,42 +46,25 @@ class ScaleLoader {
   }
   /// Call for each k-tile in order, from any first one. It loads at the first call and then for every kRun-th
   /// k-tile.
-  SLUICE_DEVICE void fetch(const GemmParams& params, int k_tile) {
-    if constexpr (kEachColumn) {
-      if (k_tile % kRun == 0) load_columns(params, k_tile);
-    } else {
-      if (k_tile % kRun != 0 && !is_first_) return;
-      is_first_ = false;
-      load(k_tile - k_tile % kRun);
-    }
+  SLUICE_DEVICE void fetch(const GemmParams&, int k_tile) {
+    if (k_tile % kRun != 0 && !is_first_) return;
+    is_first_ = false;
+    load(k_tile - k_tile % kRun);
   }
   /// Writes the scales of `k_tile` to shared address `slot`.
   SLUICE_DEVICE void write(u32 slot, int k_tile) const {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < kRowsPerLane; ++i)
-      ptx::store_shared(slot + 4 * (first_row_ + kStep * i), pick(runs_[i], k_tile));
-    if constexpr (kEachColumn) {
-#pragma unroll
-      for (int i = 0; i < kPartsPerLane; ++i)
-        if ((i + 1) * kStep <= kConfig.tile.n || first_row_ + i * kStep < kConfig.tile.n)
-          ptx::store_shared(slot + 4 * (kConfig.tile.m + first_row_ + kStep * i),
-                            pick(runs_[kRowsPerLane + i], k_tile));
-    } else if (lane < scale_parts(kConfig)) {
+      ptx::store_shared(slot + 4 * (first_row_ + 32 * i), pick(runs_[i], k_tile));
+    if (lane < scale_parts(kConfig))
       ptx::store_shared(slot + 4 * (kConfig.tile.m + lane), pick(runs_[kRowsPerLane], k_tile));
-    }
   }
 
  private:
-  static constexpr bool kEachColumn = scales_each_column(kConfig.epilogue);
   static constexpr int kRowsPerLane = kConfig.tile.m / kScaleWarps / 32;
-  // From one row of a lane to its next, and with kEachColumn from column to column.
-  static constexpr int kStep = kEachColumn ? 32 * kScaleWarps : 32;
-  static constexpr int kPartsPerLane = kEachColumn ? ceil_div(kConfig.tile.n, kStep) : 1;
-  static constexpr int kSources = kRowsPerLane + 1;  // rows of a lane, plus its parts of the columns
-  // k-tiles per load: 16 bytes by rows. Scales of each column have room for two in 40 registers, or for one
-  // on the widest tiles, whose products take longer than a load.
-  static constexpr int kRun = !kEachColumn ? 4 : kConfig.tile.m * kConfig.tile.n > 128 * 192 ? 1 : 2;
+  static constexpr int kSources = kRowsPerLane + 1;  // rows of a lane, plus one part of the columns
+  static constexpr int kRun = 4;                     // k-tiles per load: 16 bytes
   struct alignas(16) Run {
     float values[kRun];
   };
@@ -139,24 +114,86 @@ class ScaleLoader {
           if (first + j < k_blocks_) runs_[i].values[j] = sources_[i][first + j];
     }
   }
-  /// load() where both sides' scales lie by columns. What it takes from `params` needs no registers.
-  SLUICE_DEVICE void load_columns(const GemmParams& params, int first) {
-    const i64 ld = static_cast<const FactoredParams&>(params).scale_a_ld;
-    const float* of_rows = sources_[0] + first * ld;
-    const float* of_columns = sources_[kRowsPerLane] + i64{first} * params.n;
+  /// Selects without an index: a variable index would put the run in local memory.
+  static SLUICE_DEVICE float pick(const Run& run, int k_tile) {
+    const float low = k_tile % 2 == 0 ? run.values[0] : run.values[1];
+    const float high = k_tile % 2 == 0 ? run.values[2] : run.values[3];
+    return k_tile % kRun < 2 ? low : high;
+  }
+
+  const float* sources_[kSources];
+  // With scale_a_columns, whose first source is that of the lane's first row.
+  i64 column_ld_;
+  int rows_left_;  // from the first row to the end of the matrix
+  int k_blocks_, first_row_;
+  bool aligned_, is_first_;
+  Run runs_[kSources];
+};
+
+/// ScaleLoader for ScaleMode::vector128, where the scales of both sides lie by columns. A load is of a k-tile
+/// and a row or column, and a warp's loads lie side by side. Lane i of warp w has every 64th row and column
+/// from 32 w + i on. Scales outside the matrix are zeros, or those of an earlier k-tile: their sums are not
+/// stored.
+template <KernelConfig kConfig>
+class ColumnScaleLoader {
+ public:
+  SLUICE_DEVICE void begin_tile(const GemmParams& params, const Tile& tile, int warp) {
+    own_ = 32 * warp + threadIdx.x % 32;
+    const int row = tile.m_offset + own_, column = tile.n_offset + own_, k_blocks = params.grid.k_tiles;
+    rows_left_ = params.m - row;
+    columns_left_ = params.n - column;
+    of_rows_ = params.scale_a + (i64{tile.batch} * k_blocks * row_pitch(params) + row);
+    of_columns_ = params.scale_b + (i64{tile.batch} * k_blocks * params.n + column);
 #pragma unroll
-    for (int j = 0; j < kRun; ++j, of_rows += ld, of_columns += params.n) {
+    for (int i = 0; i < kHeld; ++i) runs_[i] = {};
+    if (tile.first_k_tile % kRun != 0) load(params, tile.first_k_tile - tile.first_k_tile % kRun);
+  }
+  SLUICE_DEVICE void fetch(const GemmParams& params, int k_tile) {
+    if (k_tile % kRun == 0) load(params, k_tile);
+  }
+  SLUICE_DEVICE void write(u32 slot, int k_tile) const {
+#pragma unroll
+    for (int i = 0; i < kRowsPerLane; ++i)
+      ptx::store_shared(slot + 4 * (own_ + kStep * i), pick(runs_[i], k_tile));
+#pragma unroll
+    for (int i = 0; i < kColumnsPerLane; ++i)
+      if ((i + 1) * kStep <= kConfig.tile.n || own_ + kStep * i < kConfig.tile.n)
+        ptx::store_shared(slot + 4 * (kConfig.tile.m + own_ + kStep * i),
+                          pick(runs_[kRowsPerLane + i], k_tile));
+  }
+
+ private:
+  static constexpr int kStep = 32 * kScaleWarps;
+  static constexpr int kRowsPerLane = kConfig.tile.m / kStep;
+  static constexpr int kColumnsPerLane = ceil_div(kConfig.tile.n, kStep);
+  static constexpr int kHeld = kRowsPerLane + kColumnsPerLane;
+  /// k-tiles per load: as many as 40 registers have room for. On the widest tiles that is one, whose products
+  /// take longer than a load.
+  static constexpr int kRun = kHeld <= 2 ? 4 : kHeld <= 5 ? 2 : 1;
+  struct Run {
+    float values[kRun];
+  };
+
+  SLUICE_DEVICE static i64 row_pitch(const GemmParams& params) {
+    return static_cast<const FactoredParams&>(params).scale_a_ld;
+  }
+  /// Loads a run. Numbers from `params` need no registers.
+  SLUICE_DEVICE void load(const GemmParams& params, int first) {
+    const float* of_rows = of_rows_ + first * row_pitch(params);
+    const float* of_columns = of_columns_ + i64{first} * params.n;
+#pragma unroll
+    for (int j = 0; j < kRun; ++j, of_rows += row_pitch(params), of_columns += params.n) {
       if (first + j >= params.grid.k_tiles) return;
 #pragma unroll
       for (int i = 0; i < kRowsPerLane; ++i)
         if (kStep * i < rows_left_) runs_[i].values[j] = of_rows[kStep * i];
 #pragma unroll
-      for (int i = 0; i < kPartsPerLane; ++i)
+      for (int i = 0; i < kColumnsPerLane; ++i)
         if (kStep * i < columns_left_) runs_[kRowsPerLane + i].values[j] = of_columns[kStep * i];
     }
   }
   /// Selects without an index: a variable index would put the run in local memory.
-  static SLUICE_DEVICE float pick(const Run& run, int k_tile) {
+  SLUICE_DEVICE static float pick(const Run& run, int k_tile) {
     if constexpr (kRun == 1) {
       return run.values[0];
     } else {
@@ -167,15 +204,22 @@ class ScaleLoader {
     }
   }
 
-  const float* sources_[kSources];
-  // With scale_a_columns, whose first source is that of the lane's first row.
-  i64 column_ld_;
-  int rows_left_;     // from the first row to the end of the matrix
-  int columns_left_;  // with ScaleMode::vector128: from the lane's first to the last
-  int k_blocks_, first_row_;
-  bool aligned_, is_first_;
-  Run runs_[kRowsPerLane + kPartsPerLane];
+  const float *of_rows_, *of_columns_;  // the lane's first row and column
+  int own_;                             // its first row, and column, of the tile
+  int rows_left_, columns_left_;        // from there to the end of the matrix
+  Run runs_[kHeld];
 };
+
+template <KernelConfig kConfig, bool kEachColumn = scales_each_column(kConfig.epilogue)>
+struct ScaleLoaderKind {
+  using Type = ScaleLoader<kConfig>;
+};
+template <KernelConfig kConfig>
+struct ScaleLoaderKind<kConfig, true> {
+  using Type = ColumnScaleLoader<kConfig>;
+};
+template <KernelConfig kConfig>
+using ScaleLoaderOf = typename ScaleLoaderKind<kConfig>::Type;
 
 /// Reads the block scales of one math thread.
 template <KernelConfig kConfig>

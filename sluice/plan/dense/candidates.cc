@@ -226,7 +226,7 @@ bool leaves_kernel_open(const PlanOverrides& o) {
 /// Returns `p` and, where it may be faster, also the product with A and B exchanged. If the caller overrides
 /// tile or raster, only `p`: the overrides refer to its m and n.
 std::vector<Problem> products_of(const Problem& p, const PlanOverrides& o) {
-  if (is_conv(p.conv) || reads_table(p)) return {p};
+  if (is_conv(p.conv) || reads_table(p) || is_block_scaled(p.epilogue)) return {p};
   if (o.swapped) return {*o.swapped ? transposed(p) : p};
   if (p.m > kWaveRows && leaves_kernel_open(o)) return {p, transposed(p)};
   return {p};
@@ -247,6 +247,8 @@ Result<void> check_overrides(const Problem& p, const PlanOverrides& o) {
     return bad_override("swapped = true: rows of groups are rows of tiles; leave swapped out");
   if (o.swapped.value_or(false) && is_conv(p.conv))
     return bad_override("swapped = true: a convolution's operands are not swapped; leave swapped out");
+  if (o.swapped.value_or(false) && is_block_scaled(p.epilogue))
+    return bad_override("swapped = true: operands with block scales are not swapped; leave swapped out");
   if (const char* reason = why_not_tma_store(p); o.swapped.value_or(false) && reason != nullptr)
     return bad_override(std::string("swapped = true: ") + reason + "; leave swapped out");
   if (o.splits.value_or(1) > 1 && o.clusters)

@@ -125,7 +125,7 @@ Result<void> check_conv_types(const Conv& v, DType inputs, DType output, const E
   if (v.op != ConvOp::fprop && is_fp8(output))
     return bad_type("the convolution is " + op + " and its result is " + name_of(output) +
                     ": it must be bf16, fp16 or fp32");
-  if (e.gated || is_block_scaled(e) || e.scale_b >= ScaleMode::block)
+  if (e.gated || scales_128_of_k(e.scale_a) || scales_128_of_k(e.scale_b))
     return bad_type("a convolution takes no gate and no block scales: leave them out");
   if (writes_scales(e) || e.row_factors)
     return bad_type(

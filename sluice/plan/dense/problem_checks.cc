@@ -145,11 +145,11 @@ Result<void> check_gated(const Problem& p) {
 /// Checks the scales of D and the factors of rows.
 Result<void> check_results(const Problem& p) {
   const ScaleMode scale_d = p.epilogue.scale_d;
-  if (scale_d == ScaleMode::vector)
+  if (scale_d == ScaleMode::vector || scale_d == ScaleMode::vector128)
     return bad_type(
-        "scale_d is vector: it must be none, tensor (one for all of D) or block (computed for each 128 "
-        "columns "
-        "of a row); quantise whole rows by a kernel of their own");
+        std::string("scale_d is ") + name_of(scale_d) +
+        ": it must be none, tensor (one for all of D) or block (computed for each 128 columns of a "
+        "row); quantise whole rows by a kernel of their own");
   if (scale_d != ScaleMode::none && p.d.type != DType::e4m3)
     return bad_type(std::string("D is ") + name_of(p.d.type) +
                     " and there is a scale_d: it must be e4m3; leave out the scale, or store e4m3");
@@ -197,7 +197,8 @@ Result<void> check_scale_columns(const Problem& p) {
   const i64 rows = scale_a_rows(p), columns = scale_a_matrices(p) * scale_blocks(p.k);
   if (p.scale_a_ld < std::max<i64>(rows, 1))
     return Error{ErrorCode::invalid_stride,
-                 given + " must be 0 (scales by rows), or at least " +
+                 given + " must be " +
+                     (scales_each_column(p.epilogue) ? "at least " : "0 (scales by rows), or at least ") +
                      std::to_string(std::max<i64>(rows, 1)) +
                      (groups_have_scales(p) ? ", the rows of a group" : ", the rows of A") +
                      ": columns of scale_a would overlap"};
@@ -225,7 +226,7 @@ Result<void> check_types(const Problem& p) {
     return bad_type("C and D must be row-major (leave major at k): for a column-major D swap A with B");
   const ScaleMode scale_a = p.epilogue.scale_a, scale_b = p.epilogue.scale_b;
   SLUICE_TRY(check_each_column(p));
-  if ((scale_a == ScaleMode::block) != (scale_b == ScaleMode::block || scale_b == ScaleMode::vector128))
+  if ((scale_a == ScaleMode::block) != scales_128_of_k(scale_b))
     return bad_type(std::string("scale_a is ") + name_of(scale_a) + " and scale_b is " + name_of(scale_b) +
                     ": block scales must be on both; repeat the other's for every 128 of k");
   if (scale_a == ScaleMode::block && !is_fp8(p.a.type))

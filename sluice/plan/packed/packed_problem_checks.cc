@@ -52,7 +52,7 @@ Result<void> check_partners(const Problem& p) {
                  std::string("scale_a is ") + name_of(p.epilogue.scale_a) + " and A is " + x +
                      ": only e4m3 tokens have scales; multiply them into the tokens, "
                      "and say none"};
-  if (p.epilogue.scale_a >= ScaleMode::block)
+  if (scales_128_of_k(p.epilogue.scale_a))
     return Error{ErrorCode::invalid_type, std::string("scale_a is ") + name_of(p.epilogue.scale_a) +
                                               ": it must be none, tensor or vector; quantise tokens by row"};
   return {};

@@ -158,8 +158,9 @@ Problem example_of(const Recipe& r) {
   p.b.unaligned = r.strided_b;
   p.d.type = r.d;
   p.accumulate = r.sums == Sums::promoted ? Accumulate::promoted : Accumulate::fast;
-  if (r.sums >= Sums::block) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::block;
-  if (r.sums == Sums::vector128) p.epilogue.scale_b = ScaleMode::vector128;
+  if (r.sums == Sums::block) p.epilogue.scale_a = p.epilogue.scale_b = ScaleMode::block;
+  if (r.sums == Sums::vector128)
+    p.epilogue.scale_a = ScaleMode::block, p.epilogue.scale_b = ScaleMode::vector128;
   if (r.scale_columns) p.scale_a_ld = std::max<i64>(r.m, 1);
   if (r.vectors) p.epilogue.scale_a = ScaleMode::vector;
   p.epilogue.bias = r.bias;

@@ -45,7 +45,8 @@ Result<QuantizeBothShape> checked_shape(const QuantizeBothOptions& options, cons
   };
   if (shape.columns % kCodesPerRow != 0)
     return refused(ErrorCode::invalid_size, "columns", shape.columns,
-                   "a multiple of 16, since rows of fp8 lie 16 bytes apart; pad the matrix with zeros");
+                   "a multiple of 16, since rows of fp8 lie 16 bytes apart; pad the matrix, or gate and up "
+                   "each, with zeros");
   if (shape.columns > std::numeric_limits<i64>::max() / 2 ||
       scale_blocks(shape.rows) >= kMostTiles / std::max<i64>(scale_blocks(shape.columns), 1))
     return refused(ErrorCode::invalid_size, "rows", shape.rows,
