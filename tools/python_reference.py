@@ -25,7 +25,7 @@ MODULES = [
     ("sluice.transformers", "transformers.py", ["transformers.py"]),
     ("sluice.torch.moe", "torch/moe.py", ["torch/moe.py"]),
     ("sluice.torch.grad", "torch/grad.py", ["torch/grad.py"]),
-    ("sluice.torch.nn", "torch/nn.py", ["torch/linear_layer.py", "torch/nn.py", "torch/_fp8_recipes.py", "torch/_conversion.py",
+    ("sluice.torch.nn", "torch/nn.py", ["torch/linear_layer.py", "torch/feed_forward.py", "torch/nn.py", "torch/_fp8_recipes.py", "torch/_conversion.py",
                                            "torch/nn_conv.py", "torch/_conv_layout.py", "torch/packed_linear.py"]),
     ("sluice.torch.deep_gemm", "torch/deep_gemm.py", ["torch/deep_gemm.py"]),
 ]

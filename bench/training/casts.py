@@ -5,7 +5,8 @@ graphs, in turns. Of SwiGLU and of its gradient, the peer is torch.compile's Swi
     PYTHONPATH=python python bench/training/casts.py OUT.json [--rounds 7] [--shapes 4096x4096,...] [--alone]
 
 `share` is that of HBM's rate: 4.5 TB/s of an H200, 3.0 of an H100. It counts 4 bytes per element for blocks. Scales of rows and of the
-matrix count 6, because the input must be read twice. SwiGLU reads 4 bytes per element of its result, and of its gradient 3. The compiled code rounds scales of rows to powers of two as the kernel does. --alone leaves it out.
+matrix count 6, because the input must be read twice. SwiGLU reads 4 bytes per element of its result, of its gradient 3, where a matrix has 2. The
+compiled code rounds scales of rows to powers of two as the kernel does. --alone leaves peers out. torchao tunes its kernels at each shape.
 """
 import argparse
 import json
@@ -77,6 +78,8 @@ def torchaos():
         from torchao.prototype.blockwise_fp8_training import kernels
     except ImportError:
         return None
+    for kernel in (kernels.triton_fp8_blockwise_act_quant_lhs_kernel, kernels.triton_fp8_blockwise_act_quant_transposed_lhs_kernel):
+        kernel.cache.clear()  # its key has no number of tokens
     return lambda x: (kernels.triton_fp8_blockwise_act_quant_lhs(x, 128), kernels.triton_fp8_blockwise_act_quant_transposed_lhs(x, 128))
 
 
@@ -119,28 +122,33 @@ def run(t, k, rounds, alone):
             torch._dynamo.reset()
             graphs[f"compiled {name}"] = captured(torch.compile(COMPILED[name], dynamic=False), inputs)
     graphs["sluice 1x128 with sums"] = captured(lambda x: st.quantize_both(x, "1x128", sums=True), inputs)
-    of_torchao = torchaos()
+    of_torchao = None if alone else torchaos()
     if of_torchao is not None and t % 128 == 0 and k % 128 == 0:
         graphs["torchao 1x128"] = captured(of_torchao, inputs)
     if k % 32 == 0:
-        dy = torch.randn(t, k // 2, device="cuda", dtype=BF16)
+        of = {id(x): torch.randn(t, k // 2, device="cuda", dtype=BF16) for x in inputs}
         torch._dynamo.reset()
         made = torch.compile(swiglu, dynamic=False)
-        for name in ("row", "1x128"):
+        for name in BYTES:
             options = {"granularity": name, "power_of_two": name == "row"}
             graphs[f"swiglu {name}"] = captured(lambda x: st.quantize_both(x, gated=True, **options), inputs)
-            graphs[f"swiglu {name} apart"] = captured(lambda x: st.quantize_both(made(x), **options), inputs)
-            graphs[f"gradient {name}"] = captured(lambda x: st.quantize_both(x, gated=True, gradient=dy, **options), inputs)
-            graphs[f"gradient {name} apart"] = captured(lambda x: st.quantize_both(made(x, dy), **options), inputs)
+            graphs[f"gradient {name}"] = captured(lambda x: st.quantize_both(x, gated=True, gradient=of[id(x)], **options), inputs)
+            if not alone:
+                graphs[f"swiglu {name} apart"] = captured(lambda x: st.quantize_both(made(x), **options), inputs)
+                graphs[f"gradient {name} apart"] = captured(lambda x: st.quantize_both(made(x, of[id(x)]), **options), inputs)
     us = in_turns(graphs, rounds)
     rate = 4.5e6 if "H200" in torch.cuda.get_device_name() else 3.0e6
     row = {"tokens": t, "columns": k, "us": us, "share": {name: count * t * k / us[f"sluice {name}"] / rate for name, count in BYTES.items()}}
     row["share"]["copy"] = 4 * t * k / us["copy"] / rate
+    for source, elements, read in (("swiglu", t * k / 2, 4), ("gradient", t * k, 3)):
+        for name, count in BYTES.items():
+            if f"{source} {name}" in us:
+                row["share"][f"{source} {name}"] = (2 + read * (count - 2) / 2) * elements / us[f"{source} {name}"] / rate
     print(f"{t}x{k}", {name: round(value, 3) for name, value in row["share"].items()},
           {name: round(us[f"compiled {name}"] / us[f"sluice {name}"], 2) for name in BYTES if f"compiled {name}" in us},
           round(us["sluice 1x128 with sums"] / us["sluice 1x128"], 3),
           {name: round(us[f"{name} apart"] / us[name], 2) for name in us if f"{name} apart" in us},
-          round(us.get("torchao 1x128", 0) / us["sluice 1x128"], 2), flush=True)
+          round(us["torchao 1x128"] / us["sluice 1x128"], 2) if "torchao 1x128" in us else "no torchao", flush=True)
     return row
 
 

@@ -55,10 +55,13 @@ class OnHost:
         input, granularity = given["input"], GRANULARITIES[given["granularity"]]
         assert input.stride(1) == 1, input.stride()
         codes = [given[name] for name in ("output", "output_t") if given[name] is not None]  # an order that is not wanted is left out
-        assert input.shape[1] % 16 == 0 and codes and given["scales_t"] is None or granularity != "tensor"
+        gated, gradient = bool(given["gate"]), given["grad_output"]
+        assert input.shape[1] % (32 if gated and gradient is None else 16) == 0 and codes and input.data_ptr() % 16 == 0
+        assert granularity != "tensor" or given["scales_t"] is None
+        if gradient is not None:
+            assert gated and gradient.stride(1) == 1 and gradient.stride(0) >= gradient.shape[1] and gradient.stride(0) % 8 == 0, gradient.stride()
         assert granularity == "tensor" or all((given[codes] is None) == (given[scales] is None) for codes, scales in
                                               (("output", "scales"), ("output_t", "scales_t")))
-        gated, gradient = bool(given["gate"]), given["grad_output"]
         made = st.quantize_both_reference(input, granularity, dtype=codes[0].dtype, power_of_two=given["powers_of_two"], sums=True, gated=gated,
                                           gradient=gradient)
         for name, value in zip(("output", "scales", "output_t", "scales_t"), made):

@@ -25,6 +25,11 @@ def plain():
     return torch.nn.Sequential(torch.nn.Linear(128, 64, dtype=BF16))
 
 
+def in_fp8(inputs, outputs):
+    return st.nn.Linear(inputs, outputs, recipe="row", backward="fp8")
+
+
+FEED_FORWARD = st.nn.FeedForward(in_fp8(128, 64), in_fp8(32, 128))
 X, W = bf16(32, 128), bf16(64, 128)
 PACKED, BYTES = st.pack_int4(W, 64), st.pack_int4(W, 64, order="byte")
 STATE = st.nn.convert_(plain(), recipe="row").state_dict()
@@ -69,6 +74,9 @@ CALLS = {
     "Linear of 16 bits.forward": (st.nn.Linear(128, 64).forward, dict(input=X)),
     "Linear.prepare": (st.nn.Linear(128, 64, recipe="row").prepare, dict(rows=(1, 4))),
     "Linear.problem": (st.nn.Linear(128, 64, recipe="row").problem, dict(m=4)),
+    "FeedForward": (st.nn.FeedForward, dict(gate_up=in_fp8(128, 64), down=in_fp8(32, 128))),
+    "FeedForward.forward": (FEED_FORWARD.forward, dict(input=X)), "FeedForward.prepare": (FEED_FORWARD.prepare, dict(rows=(1, 4))),
+    "FeedForward.prepare_casts": (FEED_FORWARD.prepare_casts, dict()),
     "Linear.of_quantized": (st.nn.Linear(128, 64, recipe="row").of_quantized,
                             dict(quantized=X.to(E4M3), scale=torch.ones(32, 1), dtype=BF16)),
     "Linear4bit": (st.nn.Linear4bit, dict(in_features=64, out_features=64)),

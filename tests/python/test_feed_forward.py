@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SwiGLU trained in FP8 without a GPU: beside its two layers with torch's own silu between them, and what is saved, cast and compiled."""
+import copy
 import functools
+import pickle
 
 import pytest
 
@@ -92,14 +94,44 @@ def test_gradients_that_nobody_wants_are_not_computed(on_host):  # noqa: F811
         assert same(layer(x), y.detach())
 
 
-def test_main_grads(on_host):  # noqa: F811
-    layer, x, dy = feed_forward(), real(130, WIDTH), real(130, WIDTH, seed=1)
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_main_grads_are_added_to(on_host, recipe, compiled):  # noqa: F811
+    layer, x, dy = feed_forward(recipe), real(130, WIDTH), real(130, WIDTH, seed=1)
     wanted = gradients(layer, x, dy)
     st.nn.main_grad_views(layer)
     layer.zero_grad(set_to_none=True)
-    layer(x).backward(dy)
+    call = torch.compile(layer, backend="aot_eager") if compiled else layer
+    for _ in range(2):
+        call(x).backward(dy)
     for linear, gradient in ((layer.gate_up, wanted[2]), (layer.down, wanted[4])):
-        assert linear.weight.grad is None and torch.allclose(linear.weight.main_grad, gradient.float(), rtol=2**-7, atol=1e-3)
+        assert linear.weight.grad is None and linear.weight.grad_added_to_main_grad
+        assert torch.allclose(linear.weight.main_grad, 2 * gradient.float(), rtol=2**-7, atol=1e-3)
+
+
+FROZEN = {"all but gate_up.bias": ("gate_up.weight", "down.weight", "down.bias"), "weights": ("gate_up.weight", "down.weight"),
+          "gate_up": ("gate_up.weight", "gate_up.bias"), "down": ("down.weight", "down.bias")}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("frozen", FROZEN)
+@pytest.mark.parametrize("of_input", [False, True])
+def test_what_is_frozen_changes_no_bit_under_inductor(on_host, recipe, frozen, of_input):  # noqa: F811
+    layer, x, dy = feed_forward(recipe), real(130, WIDTH), real(130, WIDTH, seed=1)
+    whole = dict(zip(["y", "x", *dict(layer.named_parameters())], gradients(layer, x, dy)))
+    for name in FROZEN[frozen]:
+        layer.get_parameter(name).requires_grad_(False)
+
+    def run(call):
+        layer.zero_grad(set_to_none=True)
+        given = x.detach().requires_grad_(of_input)
+        call(given).backward(dy)
+        return {**{name: one.grad for name, one in layer.named_parameters() if one.grad is not None}, **({"x": given.grad} if of_input else {})}
+
+    eager, compiled = run(layer), run(torch.compile(layer, backend="inductor"))
+    assert eager.keys() == compiled.keys() == {*dict(layer.named_parameters()), *(["x"] if of_input else [])} - {*FROZEN[frozen]}
+    assert all(same(eager[name], compiled[name]) for name in eager)
+    assert all(same(eager[name], whole[name]) for name in eager if name != "gate_up.bias")  # summed by tiles where it is cast
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -151,12 +183,89 @@ def test_torchs_split_backward(on_host):  # noqa: F811
     assert all(same(p.grad, one) for p, one in zip(layer.parameters(), wanted[2:])) and len(on_host.products) == 4
 
 
+@pytest.mark.parametrize("tokens", [0, 1, 128, 130])
+@pytest.mark.parametrize("granularity", ["tensor", "row", "1x128", "128x128"])
+@pytest.mark.parametrize("gradient", [False, True])
+def test_fakes_lie_as_results_do(on_host, tokens, granularity, gradient):  # noqa: F811
+    x, dy = real(tokens, 64), real(tokens, 32) if gradient else None
+    made = [st.quantize_both(x, granularity, gated=True, gradient=dy, sums=True), st.quantize_both_reference(x, granularity, gated=True,
+                                                                                                       gradient=dy, sums=True)]
+    with FakeTensorMode() as mode:
+        given = [None if one is None else mode.from_tensor(one) for one in (x, dy)]
+        made.append(st.quantize_both(given[0], granularity, gated=True, gradient=given[1], sums=True))
+    for one, *others in zip(*made):
+        assert all((one.shape, one.dtype, one.stride()) == (other.shape, other.dtype, other.stride()) for other in others)
+
+
+def test_state_of_the_layers(on_host):  # noqa: F811
+    layer = feed_forward()
+    state = layer.state_dict()
+    assert list(state) == ["gate_up.weight", "gate_up.bias", "down.weight", "down.bias"]
+    other = copy.deepcopy(layer)
+    torch.nn.init.zeros_(other.down.weight)
+    other.load_state_dict(state)
+    x, dy = real(5, WIDTH), real(5, WIDTH, seed=1)
+    assert all(same(one, two) for one, two in zip(gradients(layer, x, dy), gradients(pickle.loads(pickle.dumps(other)), x, dy)))
+
+
+class Adapted(st.nn.Linear):
+    pass
+
+
+def hooked(layer):
+    layer.down.register_forward_hook(lambda *given: None)
+
+
+@pytest.mark.parametrize("change, kind, mention", [
+    (hooked, sluice.InvalidArgument, "down has hooks, which do not run"),
+    (lambda layer: setattr(layer, "down", torch.nn.Linear(INNER, WIDTH)), sluice.InvalidArgument, "down is a torch.nn.modules.linear.Linear"),
+    (lambda layer: setattr(layer.down, "__class__", Adapted), sluice.InvalidArgument, "down is a Adapted, and a plain Linear is computed"),
+    (lambda layer: setattr(layer.down, "weight_gradient", "16bit"), sluice.InvalidArgument, "down has weight_gradient = '16bit'"),
+    (lambda layer: setattr(layer, "down", st.nn.Linear(INNER, WIDTH, recipe="row")), sluice.InvalidArgument, "backward = None, which must be 'fp8'"),
+    (lambda layer: setattr(layer, "down", layer_of(k=128, n=WIDTH)), sluice.InvalidSize, "must have 256, gate and up for each of down's 128"),
+    (lambda layer: layer.down.double(), sluice.InvalidType, "down.weight is torch.float64"),
+])
+def test_layers_that_were_changed_are_refused(on_host, change, kind, mention):  # noqa: F811
+    layer = feed_forward()
+    change(layer)
+    with pytest.raises(kind) as caught:
+        layer(real(4, WIDTH))
+    assert mention in str(caught.value), str(caught.value)
+
+
+def test_fsdp_shards_it_as_one(on_host):  # noqa: F811
+    fsdp = pytest.importorskip("torch.distributed.fsdp")
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        x, dy = real(130, WIDTH), real(130, WIDTH, seed=1)
+        layer = feed_forward(dtype=FP32)
+        wanted = gradients(copy.deepcopy(layer).to(BF16), x, dy)
+        mesh = dist.init_device_mesh("cpu", (1,))
+        other = copy.deepcopy(layer)
+        fsdp.fully_shard(layer, mesh=mesh, mp_policy=fsdp.MixedPrecisionPolicy(param_dtype=BF16, reduce_dtype=FP32))
+        made = [one.to_local() if hasattr(one, "to_local") else one for one in gradients(layer, x, dy)]
+        assert all(torch.equal(one.to(BF16), wide) for one, wide in zip(made, wanted))
+        fsdp.fully_shard(other.down, mesh=mesh)
+        with pytest.raises(sluice.InvalidArgument, match="shard, compile or checkpoint the FeedForward"):
+            other(x)
+    finally:
+        dist.destroy_process_group()
+
+
+def test_it_is_made_ready(on_host):  # noqa: F811
+    layer = feed_forward("tensor")
+    layer.prepare_casts(BF16)
+    assert on_host.gates == [(True, False), (True, True)] and not on_host.products
+
+
 def linear(**more):
     return st.nn.Linear(WIDTH, 2 * INNER, **{"recipe": "row", "backward": "fp8", **more})
 
 
 @pytest.mark.parametrize("layers, kind, mention", [
-    (lambda: (torch.nn.Linear(8, 8), linear()), sluice.InvalidArgument, "gate_up is a Linear and must be a sluice.torch.nn.Linear"),
+    (lambda: (torch.nn.Linear(8, 8), linear()), sluice.InvalidArgument, "gate_up is a torch.nn.modules.linear.Linear and must be a sluice.torch.nn.Linear"),
     (lambda: (linear(backward=None), linear()), sluice.InvalidArgument, "backward='fp8'"),
     (lambda: (linear(), linear(weight_gradient="16bit")), sluice.InvalidArgument, "down has weight_gradient = '16bit'"),
     (lambda: (linear(), linear()), sluice.InvalidSize, "gate_up has 288 outputs and must have 512"),
@@ -171,7 +280,8 @@ def test_layers_that_do_not_fit(layers, kind, mention):
     (lambda: st.quantize_both_reference(real(8, 32), gradient=real(8, 16)), sluice.InvalidArgument, "gated = False"),
     (lambda: st.quantize_both_reference(real(8, 32, dtype=FP32), gated=True), sluice.InvalidType, "gate and up must be"),
     (lambda: st.quantize_both_reference(real(8, 33), gated=True), sluice.InvalidSize, "as many each"),
-    (lambda: st.quantize_both_reference(real(8, 32), gated=True, gradient=real(8, 32)), sluice.InvalidSize, "must be torch.bfloat16 of shape"),
+    (lambda: st.quantize_both_reference(real(8, 32), gated=True, gradient=real(8, 32)), sluice.InvalidSize, "must have (8, 16)"),
+    (lambda: st.quantize_both_reference(real(8, 32), gated=True, gradient=real(8, 16, dtype=FP32)), sluice.InvalidType, "gradient is torch.float32"),
     (lambda: st.quantize_both(real(8, 32), gated=True, gradient=real(8, 16).requires_grad_()), sluice.InvalidArgument, "has no backward"),
 ])
 def test_misuse_of_the_cast_is_named(call, kind, mention):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A linear that trains in FP8: the products of its forward and its backward multiply fp8 codes.
 
-An op casts its operands and multiplies them, so no fp8 tensor but the input's columns leaves an op. Weights are cast at each use, from
-the parameter as it is then. Only inside of ``weights_kept`` are their codes used again.
+Ops cast their operands and multiply them. Fp8 tensors that leave an op are the input's columns, and within a backward the gradient's codes:
+no weight's. Weights are cast at each use, from the parameter as it is then. Only inside of ``weights_kept`` are their codes used again.
 
 The two linears of a SwiGLU (``swiglu_in_fp8``) cast ``silu(gate) * up`` and its gradients as they compute them, and write neither in 16 bits.
 
@@ -56,12 +56,25 @@ def _order(made: BothOrders, cast: Cast, rows: bool) -> Codes:
     return Codes(made.rows, made.row_scales, cast.rows) if rows else Codes(made.columns, made.column_scales, cast.columns)
 
 
+def _prepare_cast(cast: Cast, power_of_two: bool, dtype: torch.dtype, device: torch.device, source: Source = THE_INPUT) -> None:
+    """Makes a quantiser ready: it casts a matrix of zeros."""
+    for granularity in {cast.rows, cast.columns}:
+        _both_on_gpu(torch.zeros(16, 32, device=device, dtype=dtype), granularity, cast.dtype, power_of_two, True, True, False, 0, source)
+
+
 def prepare_casts(recipe: str, weight_gradient: str, input_dtype: torch.dtype, weight_dtype: torch.dtype, device: torch.device) -> None:
-    """Makes the quantisers of a layer's three operands ready: each casts a matrix of zeros."""
+    """Makes the quantisers of a layer's three operands ready."""
     casts = training_recipe(recipe, weight_gradient)
     for dtype, cast in ((input_dtype, casts.input), (weight_dtype, casts.weight), (input_dtype, casts.gradient)):
-        for granularity in {cast.rows, cast.columns}:
-            _both_on_gpu(torch.zeros(16, 16, device=device, dtype=dtype), granularity, cast.dtype, casts.power_of_two, True, True, False, 0)
+        _prepare_cast(cast, casts.power_of_two, dtype, device)
+
+
+def prepare_swiglu(gate_up: str, down: str, dtype: torch.dtype, device: torch.device) -> None:
+    """Makes the quantisers of ``silu(gate) * up`` and of its gradients ready; ``gate_up`` and ``down`` are the recipes of the layers."""
+    casts = training_recipe(down, "fp8")
+    _prepare_cast(casts.input, casts.power_of_two, dtype, device, Source(True))
+    casts = training_recipe(gate_up, "fp8")
+    _prepare_cast(casts.gradient, casts.power_of_two, dtype, device, Source(True, torch.zeros(16, 16, device=device, dtype=dtype)))
 
 
 # ---- weights that stay cast
@@ -179,13 +192,19 @@ _FAKE = _Steps(_fake_quantizer,
 
 
 # ---- ops
+def _cast_nothing(matrix: Tensor, cast: Cast, power_of_two: bool, rows: bool, columns: bool, source: Source) -> BothOrders:
+    """Returns the casts of a matrix that no product will read: zeros."""
+    made = _cast(_fake_quantizer, matrix, cast, power_of_two, rows, columns, False, 0, source)
+    return BothOrders(*(None if one is None else one.zero_() for one in made))  # type: ignore[arg-type]
+
+
 def _forward(steps: _Steps, input: Tensor, weight: Tensor, bias: Optional[Tensor], recipe: str, weight_gradient: str, columns: bool,
              use_fast_accum: bool, out_dtype: torch.dtype, workspace: int, gated: bool) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
     """Returns the output, and the codes and scales of the input's columns; these are None unless ``columns``. ``gated``: the input holds
     gate and up, and ``silu(gate) * up`` is multiplied."""
     casts, source = training_recipe(recipe, weight_gradient), Source(gated)
     if steps is _REAL and (input.numel() == 0 or weight.numel() == 0):  # nothing is cast or multiplied
-        x = _cast(_fake_quantizer, input, casts.input, casts.power_of_two, True, columns, False, workspace, source)
+        x = _cast_nothing(input, casts.input, casts.power_of_two, True, columns, source)
         y = input.new_zeros((input.shape[0], weight.shape[0]), dtype=out_dtype)
         y = y if bias is None else y + bias.to(out_dtype)
     else:
@@ -197,12 +216,15 @@ def _forward(steps: _Steps, input: Tensor, weight: Tensor, bias: Optional[Tensor
 
 def _gradient_casts(steps: _Steps, grad: Tensor, gate_up: Optional[Tensor], recipe: str, weight_gradient: str, rows: bool, columns: bool,
                     sums: bool, workspace: int) -> BothOrders:
-    """Returns the casts of the output's gradient, and its sums. With ``gate_up``, the output, ``grad`` is that of ``silu(gate) * up``."""
+    """Returns the casts of the output's gradient that are wanted, and its sums. With ``gate_up``, the output, ``grad`` is that of
+    ``silu(gate) * up``."""
     casts = training_recipe(recipe, weight_gradient)
     matrix, source = (grad, THE_INPUT) if gate_up is None else (gate_up, Source(True, grad))
-    if steps is _REAL and grad.numel() == 0:
-        made = _cast(_fake_quantizer, matrix, casts.gradient, casts.power_of_two, rows, columns, False, workspace, source)
+    if steps is _REAL and (grad.numel() == 0 or not (rows or columns)):
+        made = _cast_nothing(matrix, casts.gradient, casts.power_of_two, rows, columns, source)
         return made._replace(sums=source.matrix(matrix).sum(0, dtype=torch.float32) if sums else None)
+    if not (rows or columns):
+        return BothOrders(*[None] * 4, grad.new_empty(source.shape(matrix)[1], dtype=torch.float32))  # type: ignore[arg-type]
     return _cast(steps.quantize, matrix, casts.gradient, casts.power_of_two, rows, columns, sums, workspace, source)
 
 
@@ -348,7 +370,7 @@ class Fp8LinearFunction(torch.autograd.Function):
     Saved for the backward are the weight itself, and either the input's columns in FP8 or the input. ``weight.main_grad`` is as for
     ``LinearFunction``.
 
-    With ``call.makes_gate_up`` the first result stands for ``silu(gate) * up``: it has its shape and no memory of its own, and its gradient
+    With ``call.makes_gate_up`` the output is saved, too. The first result stands for ``silu(gate) * up``: it has its shape and no memory of its own, and its gradient
     comes back for it. The second result is the output, gate and up. Passed as ``gate_up`` with the first as ``input``, the next linear
     multiplies what they stand for.
     """
@@ -383,13 +405,10 @@ class Fp8LinearFunction(torch.autograd.Function):
         gate_up = None if gate_up is None else as_matrix(gate_up)
         direct, in_fp8, found = _takes_no_dispatcher(grad), call.weight_gradient == "fp8", []
         wanted = walk.input, walk.weight and in_fp8
-        if any(wanted):
+        made = BothOrders(*[None] * 5)  # type: ignore[arg-type]
+        if any((*wanted, walk.bias)):
             given = grad, gate_up, call.recipe, call.weight_gradient, *wanted, walk.bias, call.workspace
             made = BothOrders(*(_gradient_casts(_REAL, *given) if direct else _CASTS(*given)))
-            sums = made.sums
-        else:
-            matrix = grad if gate_up is None else Source(True, grad).matrix(gate_up)
-            made, sums = BothOrders(*[None] * 5), matrix.sum(0, dtype=torch.float32) if walk.bias else None  # type: ignore[arg-type]
         of_rows, of_columns = (part if is_wanted else (None, None) for part, is_wanted in zip((made[:2], made[2:4]), wanted))
         before = weight, input, columns, scales, call.recipe, call.weight_gradient, input_dtype
         behind = call.workspace, ctx.gated, None if in_fp8 or not walk.weight else grad
@@ -410,4 +429,4 @@ class Fp8LinearFunction(torch.autograd.Function):
         else:
             grad_weight = product(weight_dtype) if walk.input else None
         return (found[0].view(*grad_output.shape[:-1], weight.shape[1]) if walk.input else None, grad_weight if walk.weight else None,
-                sums.to(bias_dtype) if walk.bias else None, None, None)
+                made.sums.to(bias_dtype) if walk.bias else None, None, None)  # type: ignore[union-attr]

@@ -43,6 +43,8 @@ def prepare_rows(model: torch.nn.Module, rows: Rows, dtype: Optional[torch.dtype
     number of different problems; each has at most 12 kernels of its own."""
     seen = set()
     for module in model.modules():
+        if isinstance(module, FeedForward):
+            module.prepare_casts(dtype)
         if not isinstance(module, (Linear, LinearPacked)):
             continue
         key = (module.problem(1, dtype), gpu_of(module.stored_weight))

@@ -269,9 +269,10 @@ def _check_both(input: Tensor, granularity: str, dtype: torch.dtype, source: Sou
     if source.gated and input.shape[1] % 2 != 0:
         raise InvalidSize(f"input has shape {tuple(input.shape)} and gated = True: its columns are gate and up, as many each")
     wanted = (input.shape[0], input.shape[1] // 2)
-    if gradient is not None and (gradient.shape != wanted or gradient.dtype is not input.dtype):
-        raise InvalidSize(f"gradient is {gradient.dtype} of shape {tuple(gradient.shape)} and must be {input.dtype} of shape {wanted}, that of "
-                          "silu(gate) * up")
+    if gradient is not None and gradient.shape != wanted:
+        raise InvalidSize(f"gradient has shape {tuple(gradient.shape)} and must have {wanted}, that of silu(gate) * up")
+    if gradient is not None and gradient.dtype is not input.dtype:
+        raise InvalidType(f"gradient is {gradient.dtype} and must be {input.dtype} as input is: convert it")
 
 
 @op
@@ -281,7 +282,7 @@ def quantize_both(input: Tensor, granularity: str = "1x128", *, dtype: torch.dty
     """Quantises a matrix along its rows and along its columns, as the products of a training step need it. Returns ``BothOrders``.
 
     - ``input``: (T, K) in bf16, fp16 or fp32 on a GPU. Its last dimension is contiguous, its rows begin at multiples of 16 bytes, and K is
-      a multiple of 16.
+      a multiple of 16 (of 32 with ``gated`` and no ``gradient``).
     - ``granularity``: the elements that share a scale, as for ``quantize``. "row" and "1x128" follow the order: in ``columns`` a scale is
       that of a column, or of 128 of its values.
     - ``dtype``: torch.float8_e4m3fn, whose largest number is 448, or torch.float8_e5m2, whose largest is 57344.
@@ -289,8 +290,8 @@ def quantize_both(input: Tensor, granularity: str = "1x128", *, dtype: torch.dty
     - ``sums``: True also returns the sums of the columns in fp32, which are a bias's gradient.
     - ``gated``: True quantises ``silu(gate) * up``, which has half the columns: gate is the first half of the input's, up the second, in
       bf16 or fp16. It is rounded to the input's type first, but not written. Its exponential is approximate, so its bits are not torch's.
-    - ``gradient``: with ``gated``, the gradient of ``silu(gate) * up``, (T, K / 2). The gradients of gate and of up are quantised then, side
-      by side: (T, K).
+    - ``gradient``: with ``gated``, the gradient of ``silu(gate) * up``, (T, K / 2), of the input's type, and stored as the input must be. The
+      gradients of gate and of up are quantised then, side by side: (T, K).
     - ``workspace``: by default the library lends one.
 
     A scale is amax / largest, where amax is the group's largest magnitude, at least 1e-12. Results saturate. A NaN makes its group NaN. An
@@ -325,5 +326,5 @@ def _both_reference(input: Tensor, granularity: str, dtype: torch.dtype, power_o
     columns = input.new_zeros((input.shape[1], padded_tokens(input.shape[0])), dtype=dtype)
     columns[:, :input.shape[0]] = codes
     if granularity == "1x128":
-        column_scales = column_scales.t().contiguous().t()
+        column_scales = column_scales.new_empty(column_scales.shape[::-1]).t().copy_(column_scales)
     return BothOrders(rows, row_scales, columns, column_scales, input.sum(0, dtype=torch.float32) if sums else None)
