@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FSDP2 of two ranks on two GPUs, with layers that train in FP8: gradients are the mean of those of both ranks' data without FSDP, also where a
+"""FSDP2 of two ranks on two GPUs, with layers that train in FP8. Gradients are the mean of those of both ranks' data without FSDP, also where a
 gathered weight takes the place of another. Exits with 0 if they are. test_gpu_fp8_training.py runs it.
 
     PYTHONPATH=python:tests/python python tests/python/gpu_fsdp.py

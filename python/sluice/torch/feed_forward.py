@@ -39,9 +39,9 @@ class FeedForward(torch.nn.Module):
     """``down(silu(gate) * up)``, where gate and up are the halves of ``gate_up(input)``, trained in FP8.
 
     The kernel that casts ``silu(gate) * up`` computes it, and the kernel that casts the gradients of gate and up computes them. So neither
-    is written in 16 bits: per token and inner feature 6 bytes of memory less, and 12 bytes less to read and write with recipe "block", 8 with
-    others. Results are those of the two layers with ``torch.nn.functional.silu`` between them, but for roundings: the product and its gradients
-    are rounded to 16 bits once, and the kernel's exponential is approximate.
+    is written in 16 bits. Per token and inner feature that is 6 bytes of memory less. To read and write are 12 bytes less with recipe "block", and 8
+    with others. Results are those of the two layers with ``torch.nn.functional.silu`` between them, but for roundings. The product and its
+    gradients are rounded to 16 bits once, and the kernel's exponential is approximate.
 
     - ``gate_up``: a ``Linear`` with ``backward="fp8"`` and 2 * inner outputs: gate, then up. They are kept for the backward.
     - ``down``: one of inner inputs. With ``keep="input"`` it keeps nothing more, because gate and up are kept in any case, and casts
