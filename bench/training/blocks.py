@@ -2,6 +2,7 @@
 """Times training steps of transformer blocks, forward and backward: bf16, sluice's FP8 recipes and torchao's, all under torch.compile.
 
     PYTHONPATH=python python bench/training/blocks.py OUT.json [--models 8b,1b] [--batches 4x4096,1x4096] [--only TEXT] [--rounds 7] [--warm]
+                                                               [--graphs]
 
 A block is that of Llama-3: norms, attention (one kernel of torch's for all contenders), SwiGLU; weights and their gradients in bf16. A
 step is a forward, a backward of a given gradient, and the release of all gradients. Contenders run in turn, and a cell is the median.
@@ -9,7 +10,7 @@ step is a forward, a backward of a given gradient, and the release of all gradie
 of their columns. "torchao blockwise" is its prototype.
 `memory` is the peak of a step above what is there before it, in MB. `difference` is the relative distance of the output from that of bf16,
 `cosine` that of the input's gradient. torchao is left out where it is not installed. --warm compiles and times nothing: run it beside others, one
-per contender (--only), to fill the cache of the compiler.
+per contender (--only), to fill the cache of the compiler. --graphs times each step as a CUDA graph, too: `graph_ms`, which has no host in it.
 """
 import argparse
 import json
@@ -155,11 +156,49 @@ class Entrant:
         return begin.elapsed_time(end) / steps
 
 
+    def captured(self):
+        """Returns a CUDA graph of a step."""
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(2):
+                self.release()
+                self.step()
+        torch.cuda.current_stream().wait_stream(side)
+        self.release()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.step()
+        return graph
+
+
+def ms_of_graphs(entrants, rounds, steps):
+    """Returns the median time of each entrant's step as a graph, and why others have none."""
+    graphs, failed, times = {}, {}, {}
+    for name, entrant in entrants.items():
+        try:
+            graphs[name] = entrant.captured()
+        except Exception as error:  # a contender that cannot be captured is reported
+            failed[name] = f"{type(error).__name__}: {error}"[:300]
+            torch.cuda.synchronize()
+    for turn in range(rounds + 1):  # the first round is thrown away
+        for name, graph in graphs.items():
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            for _ in range(steps):
+                graph.replay()
+            end.record()
+            torch.cuda.synchronize()
+            if turn:
+                times.setdefault(name, []).append(begin.elapsed_time(end) / steps)
+    return {name: statistics.median(rows) for name, rows in times.items()}, failed
+
+
 def distance(a, b):
     return float((a.float() - b.float()).norm() / b.float().norm())
 
 
-def run(model, batch, tokens, names, rounds, steps, warm):
+def run(model, batch, tokens, names, rounds, steps, warm, graphs):
     entrants, failed, results = {}, {}, {}
     for name in names:
         try:
@@ -187,6 +226,12 @@ def run(model, batch, tokens, names, rounds, steps, warm):
         bf16 = record["contenders"].get("bf16", cell)["ms"]
         print(f"{model} {batch}x{tokens} {name:28s} {cell['ms']:8.3f} ms  {bf16 / cell['ms']:.3f}  {cell['memory']:8.0f} MB  "
               f"{cell.get('difference', 0):.4f}  {cell.get('cosine', 1):.5f}", flush=True)
+    if graphs:
+        found, why_not = ms_of_graphs(entrants, rounds, steps)
+        for name, ms in found.items():
+            record["contenders"][name]["graph_ms"] = ms
+            print(f"{model} {batch}x{tokens} {name:28s} {ms:8.3f} ms as a graph  {found.get('bf16', ms) / ms:.3f}", flush=True)
+        failed.update({f"{name} as a graph": why for name, why in why_not.items()})
     for name, why in failed.items():
         print(f"{model} {batch}x{tokens} {name}: {why}", flush=True)
     return record
@@ -201,13 +246,14 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--warm", action="store_true")
+    parser.add_argument("--graphs", action="store_true")
     given = parser.parse_args()
     names = [name for name in CONTENDERS if any(text in name for text in given.only.split(","))]
     records = []
     for model in given.models.split(","):
         for shape in given.batches.split(","):
             batch, tokens = (int(number) for number in shape.split("x"))
-            records.append(run(model, batch, tokens, names, given.rounds, given.steps, given.warm))
+            records.append(run(model, batch, tokens, names, given.rounds, given.steps, given.warm, given.graphs))
             torch._dynamo.reset()
             torch.cuda.empty_cache()
             if not given.warm:
