@@ -132,7 +132,7 @@ def all_sections(setting: Setting) -> tuple[Section, ...]:
                 each(280, "gemm_overlap.*", "overlap_contract.*", "packed_contract.*:packed_overlap.*")),
         Section("graphs", "graphs, threads, chains of launches", each(240, "graphs.*:threads.*", "chains.*"), host=(*LAUNCH, *LENT, "sluice/chain/**/*")),
         Section("companions", "norms, quantisers, packing, gated and grouped products, compared with the reference",
-                each(240, "*quantize.*", "silu_times_up.*", "norms.*", f"pack.*-{RATES}", "gated.*", "group_products.*", "packed_groups.*", "experts.*"), shares=True),
+                each(240, "*quantize.*", "silu_times_up.*", "norms.*", f"pack.*-{RATES}", "gated.*", "scale_columns.*", "group_products.*", "packed_groups.*", "experts.*"), shares=True),
         Section("races", "plans timed at a first call give equal results; no graph capture of another thread is broken", each(240, "races.*"),
                 host=(*LAUNCH, *LENT, "sluice/plan/records/*", "sluice/run/records/*")),
         Section("misuse", "bad calls are refused and launch nothing", each(120, "misuse.*"), host=LAUNCH),

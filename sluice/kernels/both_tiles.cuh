@@ -143,14 +143,13 @@ struct BothTiles {
     SLUICE_DEVICE void begin() {
       for (u32 i = 0; i < kStages; ++i) start_next();
     }
-    /// Waits for the tile at hand, and starts another in its place. Returns whether there is one.
-    SLUICE_DEVICE bool take(Part& part) {
+    /// Waits for the tile at hand. Returns whether there is one.
+    SLUICE_DEVICE bool take(Part& part) const {
       if (index >= count) return false;
       Arith::template wait<static_cast<int>(kStages) - 1>();
       const bool of_up = tiles.is_of_up(tile());
 #pragma unroll
       for (int i = 0; i < kOwn; ++i) part[i] = tiles.made_of(stage, i, of_up);
-      start_next();
       return true;
     }
   };

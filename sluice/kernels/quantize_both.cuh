@@ -213,9 +213,11 @@ struct BothQuantizer : BothTiles<kConfig, Arith> {
     for (; walk.take(part); walk.index += gridDim.x) {
       if constexpr (kTensor) {
         of_matrix = larger(of_matrix, largest_of_part(part));
+        walk.start_next();
       } else {
         look(part);
         __syncthreads();
+        walk.start_next();
         const Line at = line_of(walk.tile());
         if (at.wanted && at.inside) atomicMax(amax_of(at), largest_at(at.line, at.is_row));
         __syncthreads();
@@ -378,6 +380,7 @@ struct BothQuantizer : BothTiles<kConfig, Arith> {
       find_multipliers(tile, of_line);
       if (sums) store_sums(tile);
       __syncthreads();
+      walk.start_next();
       cast_tile(tile, part);
       __syncthreads();
       if (p.columns_t != nullptr) store_columns(tile);

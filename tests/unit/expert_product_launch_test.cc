@@ -157,12 +157,13 @@ TEST_F(ExpertProductLaunch, keeps_scales_of_columns_apart_from_d) {
   p.scale_a_ld = 96;
   const gemm::Kernel kernel = prepared(p);
   gemm::Args given = args(p);
-  launched(gemm::launch(kernel, given, nullptr), 1);
-  EXPECT_EQ(driver.launch(0).params.scale_b, given.scale_b);
   given.d = const_cast<float*>(shifted(given.scale_b, 4 * p.n));  // the second line
   refused(gemm::launch(kernel, given, nullptr), ErrorCode::aliasing, "scale_b");
   given = args(p), given.scale_b = nullptr;
   refused(gemm::launch(kernel, given, nullptr), ErrorCode::invalid_pointer, "scale_b is null");
+  given = args(p);
+  launched(gemm::launch(kernel, given, nullptr), 1);
+  EXPECT_EQ(driver.launch(0).params.scale_b, given.scale_b);
 }
 
 TEST_F(ExpertProductLaunch, of_columns_that_overlap_is_refused) {

@@ -168,8 +168,8 @@ class ColumnScaleLoader {
   static constexpr int kColumnsPerLane = ceil_div(kConfig.tile.n, kStep);
   static constexpr int kHeld = kRowsPerLane + kColumnsPerLane;
   /// k-tiles per load: as many as 40 registers have room for. On the widest tiles that is one, whose products
-  /// take longer than a load.
-  static constexpr int kRun = kHeld <= 2 ? 4 : kHeld <= 5 ? 2 : 1;
+  /// take longer than a load. A cluster along k takes a register more.
+  static constexpr int kRun = kHeld <= 2 ? 4 : kHeld <= (kConfig.cluster.k > 1 ? 4 : 5) ? 2 : 1;
   struct Run {
     float values[kRun];
   };
