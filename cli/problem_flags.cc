@@ -88,11 +88,12 @@ void add_problem_flags(CLI::App& app, ProblemFlags& f) {
   add("--accumulate", f.accumulate, "Sums of fp8 products: promoted, or fast");
 
   group = "Epilogue";
-  add("--scale-a", f.scale_a, "none, tensor, vector (one a row), block (one for 1 x 128)");
+  add("--scale-a", f.scale_a, "none, tensor, vector (one per row), block (one per 1 x 128)");
   add("--scale-a-ld", f.scale_a_ld,
       "Block scales of A are stored by columns, so many elements apart, as DeepGEMM's are");
   add("--scale-b", f.scale_b,
-      "none, tensor, vector (one a column), block (one for 128 x 128), vector128 (one a column and 128 of "
+      "none, tensor, vector (one per column), block (one per 128 x 128), vector128 (one per column and 128 "
+      "of "
       "k)");
   add_flag("--bias", f.bias, "Add one value a column");
   add("--bias-type", f.bias_type, "bf16, fp16, fp32");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/contender/peer_scales.h"
 
+#include <algorithm>
+
 #include <sluice/run/driver/error.h>
 #include <sluice/run/driver/events.h>
 #include <sluice/run/driver/memory.h>
@@ -38,19 +40,10 @@ std::vector<float> transposed(const std::vector<float>& scales, i64 rows, i64 co
   return result;
 }
 
-std::vector<float> without_gaps(const std::vector<float>& scales, i64 rows, i64 columns, i64 pitch) {
-  std::vector<float> result;
+std::vector<float> at_pitch(const std::vector<float>& scales, i64 rows, i64 columns, i64 from, i64 to) {
+  std::vector<float> result(static_cast<size_t>(rows * to));
   for (i64 row = 0; row < rows; ++row)
-    result.insert(result.end(), scales.begin() + row * pitch, scales.begin() + row * pitch + columns);
-  return result;
-}
-
-std::vector<float> padded(const std::vector<float>& scales, i64 rows, i64 columns) {
-  const i64 pitch = round_up(columns, kRowMultiple);
-  std::vector<float> result(static_cast<size_t>(rows * pitch));
-  for (i64 row = 0; row < rows; ++row)
-    for (i64 column = 0; column < columns; ++column)
-      result[static_cast<size_t>(row * pitch + column)] = scales[static_cast<size_t>(row * columns + column)];
+    std::copy_n(scales.begin() + row * from, columns, result.begin() + row * to);
   return result;
 }
 
@@ -68,11 +61,14 @@ Result<void> PeerScales::copy(const Problem& problem, const gemm::Args& args) co
   SLUICE_TRY(synchronize(device_));  // any stream may have written the scales
   const i64 blocks = scale_blocks(problem.k);
   SLUICE_TAKE(const std::vector<float> a, read(device_, args.scale_a, scale_a_count(problem)));
-  SLUICE_TRY(write(a_, scales_by_columns(problem) ? without_gaps(a, blocks, problem.m, problem.scale_a_ld)
-                                                  : transposed(a, problem.m, blocks)));
+  SLUICE_TRY(write(a_, scales_by_columns(problem)
+                           ? at_pitch(a, blocks, problem.m, problem.scale_a_ld, problem.m)
+                           : transposed(a, problem.m, blocks)));
   SLUICE_TAKE(const std::vector<float> b, read(device_, args.scale_b, scale_b_count(problem)));
   // Scales of each column lie as cuBLASLt has them.
-  return write(b_, scales_each_column(problem.epilogue) ? b : padded(b, scale_blocks(problem.n), blocks));
+  return write(b_, scales_each_column(problem.epilogue) ? b
+                                                        : at_pitch(b, scale_blocks(problem.n), blocks, blocks,
+                                                                   round_up(blocks, kRowMultiple)));
 }
 
 }  // namespace sluice::bench

@@ -13,10 +13,9 @@ namespace sluice::bench {
 
 /// Returns a rows x columns matrix in column-major order.
 std::vector<float> transposed(const std::vector<float>& scales, i64 rows, i64 columns);
-/// Returns a rows x columns matrix whose rows were `pitch` apart.
-std::vector<float> without_gaps(const std::vector<float>& scales, i64 rows, i64 columns, i64 pitch);
-/// Returns a rows x columns matrix whose rows are zero-padded to a multiple of four columns.
-std::vector<float> padded(const std::vector<float>& scales, i64 rows, i64 columns);
+/// Returns a rows x columns matrix whose rows lie `to` apart, with zeros between them. They were `from`
+/// apart.
+std::vector<float> at_pitch(const std::vector<float>& scales, i64 rows, i64 columns, i64 from, i64 to);
 
 /// The block scales of one set of operands, in cuBLASLt's layout.
 class PeerScales {

@@ -23,6 +23,7 @@ import torch.nn.functional as F
 
 import sluice
 import sluice.torch as st
+from turns import in_turns
 
 BF16 = torch.bfloat16
 torch._dynamo.config.recompile_limit = 64  # one class of blocks, compiled once per contender
@@ -144,17 +145,10 @@ class Entrant:
         self.release()
         return peak / 1e6
 
-    def ms(self, steps):
-        torch.cuda.synchronize()
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        for _ in range(steps):
+    def steps(self, count):
+        for _ in range(count):
             self.step()
             self.release()
-        end.record()
-        torch.cuda.synchronize()
-        return begin.elapsed_time(end) / steps
-
 
     def captured(self):
         """Returns a CUDA graph of a step."""
@@ -174,24 +168,15 @@ class Entrant:
 
 def ms_of_graphs(entrants, rounds, steps):
     """Returns the median time of each entrant's step as a graph, and why others have none."""
-    graphs, failed, times = {}, {}, {}
+    graphs, failed = {}, {}
     for name, entrant in entrants.items():
         try:
             graphs[name] = entrant.captured()
         except Exception as error:  # a contender that cannot be captured is reported
             failed[name] = f"{type(error).__name__}: {error}"[:300]
             torch.cuda.synchronize()
-    for turn in range(rounds + 1):  # the first round is thrown away
-        for name, graph in graphs.items():
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            for _ in range(steps):
-                graph.replay()
-            end.record()
-            torch.cuda.synchronize()
-            if turn:
-                times.setdefault(name, []).append(begin.elapsed_time(end) / steps)
-    return {name: statistics.median(rows) for name, rows in times.items()}, failed
+    works = {name: lambda graph=graph: [graph.replay() for _ in range(steps)] for name, graph in graphs.items()}
+    return {name: statistics.median(ms) / steps for name, ms in in_turns(works, rounds).items()}, failed
 
 
 def distance(a, b):
@@ -209,12 +194,8 @@ def run(model, batch, tokens, names, rounds, steps, warm, graphs):
             failed[name] = f"{type(error).__name__}: {error}"[:300]
     if warm:
         return {"failed": failed}
-    times = {name: [] for name in entrants}
-    for turn in range(rounds + 1):  # the first round is thrown away
-        for name, entrant in entrants.items():
-            ms = entrant.ms(steps)
-            if turn:
-                times[name].append(ms)
+    works = {name: lambda entrant=entrant: entrant.steps(steps) for name, entrant in entrants.items()}
+    times = {name: [ms / steps for ms in of_rounds] for name, of_rounds in in_turns(works, rounds).items()}
     record = {"model": model, "batch": batch, "tokens": tokens, "failed": failed, "contenders": {}}
     wanted = results.get("bf16")
     for name, entrant in entrants.items():

@@ -18,6 +18,7 @@ import torch
 
 import sluice
 import sluice.torch as st
+from turns import in_turns
 
 BF16, E4M3 = torch.bfloat16, torch.float8_e4m3fn
 LARGEST, SMALLEST = 448.0, 1e-12
@@ -98,20 +99,6 @@ def captured(call, inputs):
     return graph
 
 
-def in_turns(graphs, rounds):
-    times = {name: [] for name in graphs}
-    for turn in range(rounds + 1):  # the first round is thrown away
-        for name, graph in graphs.items():
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            graph.replay()
-            end.record()
-            torch.cuda.synchronize()
-            if turn:
-                times[name].append(begin.elapsed_time(end) / LAUNCHES * 1e3)
-    return {name: statistics.median(rows) for name, rows in times.items()}
-
-
 def run(t, k, rounds, alone):
     inputs = [torch.randn(t, k, device="cuda", dtype=BF16) for _ in range(max(2, int(COLD_BYTES // (2 * t * k)) + 1))]
     copy = torch.empty_like(inputs[0])
@@ -136,7 +123,8 @@ def run(t, k, rounds, alone):
             if not alone:
                 graphs[f"swiglu {name} apart"] = captured(lambda x: st.quantize_both(made(x), **options), inputs)
                 graphs[f"gradient {name} apart"] = captured(lambda x: st.quantize_both(made(x, of[id(x)]), **options), inputs)
-    us = in_turns(graphs, rounds)
+    times = in_turns({name: graph.replay for name, graph in graphs.items()}, rounds)
+    us = {name: statistics.median(ms) / LAUNCHES * 1e3 for name, ms in times.items()}
     rate = 4.5e6 if "H200" in torch.cuda.get_device_name() else 3.0e6
     row = {"tokens": t, "columns": k, "us": us, "share": {name: count * t * k / us[f"sluice {name}"] / rate for name, count in BYTES.items()}}
     row["share"]["copy"] = 4 * t * k / us["copy"] / rate

@@ -4,8 +4,8 @@
     PYTHONPATH=python python bench/training/losses.py OUT.json [--only TEXT] [--steps 500] [--batch 32] [--tokens 1024]
 
 The text is the source of Python's own library, byte by byte. Parameters are fp32 under torch.autocast, blocks are compiled, and all linears but
-the head are converted. A loss is that of one step; `last` is the mean of the last hundred, `of_bf16` its relative distance from that of bf16. "bf16 again" draws
-other places of the text: how far two runs of one recipe lie apart. Contenders that OUT has are not run again.
+the head are converted. A loss is that of one step; `last` is the mean of the last hundred, `of_bf16` its relative distance from that of bf16.
+"bf16 again" draws other places of the text: how far two runs of one recipe lie apart. Contenders that OUT has are not run again.
 """
 import argparse
 import hashlib

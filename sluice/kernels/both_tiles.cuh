@@ -102,14 +102,14 @@ struct BothTiles {
     if constexpr (kSource == BothSource::matrix) {
       return first;
     } else {
-      Chunk gate{}, up{}, result{};
+      Chunk gate{}, up{};
       Arith::template unpack<kInput>(first, gate.values);
       Arith::template unpack<kInput>(Arith::template taken<kInput>(slot_of(stage, 1, row)), up.values);
       if constexpr (kSource == BothSource::swiglu) {
-#pragma unroll
-        for (int j = 0; j < kOwn; ++j) result.values[j] = Arith::silu(gate.values[j]) * up.values[j];
+        apply_gate<Arith>(gate, up);
+        return Arith::template packed<kInput>(gate.values);
       } else {
-        Chunk gradient{};
+        Chunk gradient{}, result{};
         Arith::template unpack<kInput>(Arith::template taken<kInput>(slot_of(stage, 2, row)),
                                        gradient.values);
 #pragma unroll
@@ -118,8 +118,8 @@ struct BothTiles {
           const float slope = share * (1.0f + x * (1.0f - share));
           result.values[j] = gradient.values[j] * (of_up ? x * share : up.values[j] * slope);
         }
+        return Arith::template packed<kInput>(result.values);
       }
-      return Arith::template packed<kInput>(result.values);
     }
   }
 

@@ -34,6 +34,13 @@ inline constexpr int kWarps = kQuantizeThreads / 32;
 inline constexpr int kTeamSlots = kWarps * kMaxRowTeam;
 inline constexpr int kHalfWarps = kQuantizeThreads / 16;  // 16 chunks are the 128 columns of a block
 
+/// Makes values of gate those of silu(gate) * up.
+template <class Arith>
+SLUICE_DEVICE void apply_gate(Chunk& values, const Chunk& up) {
+#pragma unroll
+  for (int i = 0; i < kQuantizeChunk; ++i) values.values[i] = Arith::silu(values.values[i]) * up.values[i];
+}
+
 template <QuantizeConfig kConfig, class Arith>
 struct Quantizer {
   using Team = typename Arith::template Team<kTeamSlots>;
@@ -89,7 +96,7 @@ struct Quantizer {
       if constexpr (kConfig.gate == Gate::silu) {
         Chunk up{};
         read(first + p.columns, column, up);
-        gate(result.elements, up);
+        apply_gate<Arith>(result.elements, up);
       }
     }
     return result;
@@ -114,15 +121,10 @@ struct Quantizer {
       if constexpr (kConfig.gate == Gate::silu) {
         Chunk up{};
         Arith::template unpack<kConfig.input>(fetched.up, up.values);
-        gate(result, up);
+        apply_gate<Arith>(result, up);
       }
       return result;
     }
-  }
-
-  SLUICE_DEVICE static void gate(Chunk& values, const Chunk& up) {
-#pragma unroll
-    for (int i = 0; i < kQuantizeChunk; ++i) values.values[i] = Arith::silu(values.values[i]) * up.values[i];
   }
 
   SLUICE_DEVICE Chunk load(i64 source, i64 chunk) const {

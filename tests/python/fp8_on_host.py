@@ -9,6 +9,7 @@ import sluice.torch as st  # noqa: E402
 from sluice import _binding as binding  # noqa: E402
 from sluice._names import GRANULARITIES  # noqa: E402
 from sluice.torch.quantize import Source  # noqa: E402
+from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight  # noqa: E402
 
 BF16, FP16, FP32, E4M3, E5M2 = torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn, torch.float8_e5m2
 KINDS = [("tensor", "fp8"), ("row", "fp8"), ("row", "16bit"), ("block", "fp8")]  # recipe, weight_gradient
@@ -156,6 +157,20 @@ def gradients_of(model, x, dy, call=None):
     y = model(x) if call is None else call(x)
     y.backward(dy)
     return [y.detach(), x.grad, *(p.grad for p in model.parameters())]
+
+
+def in_two_walks(fake, model, x, dy):
+    """Expects that torch's split backward gives the bits of a whole one, for a model of two linears."""
+    wanted = gradients_of(model, x, dy)
+    model.zero_grad(set_to_none=True)
+    x = x.requires_grad_()
+    y = model(x)
+    fake.products.clear()
+    _, groups = stage_backward_input([y], [dy], [x], model.parameters())
+    assert same(x.grad, wanted[1]) and len(fake.products) == 2
+    del y
+    stage_backward_weight(model.parameters(), groups)
+    assert all(same(p.grad, one) for p, one in zip(model.parameters(), wanted[2:])) and len(fake.products) == 4
 
 
 def converted(recipe, weight_gradient="fp8", **more):

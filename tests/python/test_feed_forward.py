@@ -10,9 +10,8 @@ torch = pytest.importorskip("torch")
 
 import sluice  # noqa: E402
 import sluice.torch as st  # noqa: E402
-from fp8_on_host import BF16, E4M3, E5M2, FP32, cosine, layer_of, on_host, real, same  # noqa: E402, F401 (a fixture)
+from fp8_on_host import BF16, E4M3, E5M2, FP32, cosine, gradients_of, in_two_walks, layer_of, on_host, real, same  # noqa: E402, F401 (a fixture)
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
-from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 RECIPES = ("tensor", "row", "block")
@@ -29,20 +28,12 @@ def apart(layer, x):
     return layer.down((torch.nn.functional.silu(gate) * up).to(x.dtype))
 
 
-def gradients(layer, x, dy, call=None):
-    layer.zero_grad(set_to_none=True)
-    x = x.detach().requires_grad_()
-    y = layer(x) if call is None else call(x)
-    y.backward(dy)
-    return [y.detach(), x.grad, *(p.grad for p in layer.parameters())]
-
-
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("keep", ["columns", "input"])
 @pytest.mark.parametrize("bias", [True, False])
 def test_it_is_its_layers_with_silu_between(on_host, recipe, keep, bias):  # noqa: F811
     layer, x, dy = feed_forward(recipe, bias, keep=keep), real(2, 65, WIDTH), real(2, 65, WIDTH, seed=1) * 1e-4
-    got, wanted = gradients(layer, x, dy), gradients(layer, x, dy, functools.partial(apart, layer))
+    got, wanted = gradients_of(layer, x, dy), gradients_of(layer, x, dy, functools.partial(apart, layer))
     # One rounding more or less to 16 bits before a cast moves some codes by a unit.
     assert all(one.shape == other.shape and cosine(one, other) > 0.9995 for one, other in zip(got, wanted))
     assert same(got[0], wanted[0]), "silu(gate) * up is rounded once by both"
@@ -52,7 +43,7 @@ def test_it_is_its_layers_with_silu_between(on_host, recipe, keep, bias):  # noq
 
 def test_nothing_between_the_layers_is_written_in_16_bits(on_host):  # noqa: F811
     layer, x, dy = feed_forward(bias=False), real(130, WIDTH), real(130, WIDTH, seed=1)
-    gradients(layer, x, dy)
+    gradients_of(layer, x, dy)
     tokens, both = (130, WIDTH), (130, 2 * INNER)
     assert [cast[0] for cast in on_host.casts if cast[0][0] == 130] == [tokens, both, tokens, both]
     assert on_host.gates.count((True, False)) == 1 and on_host.gates.count((True, True)) == 1
@@ -98,7 +89,7 @@ def test_gradients_that_nobody_wants_are_not_computed(on_host):  # noqa: F811
 @pytest.mark.parametrize("compiled", [False, True])
 def test_main_grads_are_added_to(on_host, recipe, compiled):  # noqa: F811
     layer, x, dy = feed_forward(recipe), real(130, WIDTH), real(130, WIDTH, seed=1)
-    wanted = gradients(layer, x, dy)
+    wanted = gradients_of(layer, x, dy)
     st.nn.main_grad_views(layer)
     layer.zero_grad(set_to_none=True)
     call = torch.compile(layer, backend="aot_eager") if compiled else layer
@@ -118,7 +109,7 @@ FROZEN = {"all but gate_up.bias": ("gate_up.weight", "down.weight", "down.bias")
 @pytest.mark.parametrize("of_input", [False, True])
 def test_what_is_frozen_changes_no_bit_under_inductor(on_host, recipe, frozen, of_input):  # noqa: F811
     layer, x, dy = feed_forward(recipe), real(130, WIDTH), real(130, WIDTH, seed=1)
-    whole = dict(zip(["y", "x", *dict(layer.named_parameters())], gradients(layer, x, dy)))
+    whole = dict(zip(["y", "x", *dict(layer.named_parameters())], gradients_of(layer, x, dy)))
     for name in FROZEN[frozen]:
         layer.get_parameter(name).requires_grad_(False)
 
@@ -141,20 +132,20 @@ def test_compiled_and_checkpointed_bits_are_eager_ones(on_host, recipe, keep):  
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True, dynamic=True)
     for tokens in (130, 7):
         x, dy = real(tokens, WIDTH), real(tokens, WIDTH, seed=1)
-        wanted = gradients(layer, x, dy)
+        wanted = gradients_of(layer, x, dy)
         for call in (compiled, lambda x: checkpoint(layer, x, use_reentrant=False), lambda x: checkpoint(layer, x, use_reentrant=True)):
-            assert all(same(one, other) for one, other in zip(gradients(layer, x, dy, call), wanted))
+            assert all(same(one, other) for one, other in zip(gradients_of(layer, x, dy, call), wanted))
 
 
 def test_autocast_and_tokens_that_are_not_there(on_host):  # noqa: F811
     layer = feed_forward(dtype=FP32)
     with torch.autocast("cpu", BF16):
-        y, *found = gradients(layer, real(5, WIDTH, dtype=FP32), real(5, WIDTH))
+        y, *found = gradients_of(layer, real(5, WIDTH, dtype=FP32), real(5, WIDTH))
     assert y.dtype is BF16 and all(one.dtype is FP32 for one in found)
     with pytest.raises(sluice.InvalidType, match="gate and up are kept in 16 bits"):
         layer(real(5, WIDTH, dtype=FP32))
     on_host.products.clear()
-    got = gradients(feed_forward(), real(0, WIDTH), real(0, WIDTH))
+    got = gradients_of(feed_forward(), real(0, WIDTH), real(0, WIDTH))
     assert got[0].shape == (0, WIDTH) and all((one == 0).all() for one in got) and not on_host.products
 
 
@@ -170,17 +161,7 @@ def test_fakes_pass_the_librarys_checks(recipe):
 
 
 def test_torchs_split_backward(on_host):  # noqa: F811
-    layer, x, dy = feed_forward(), real(130, WIDTH), real(130, WIDTH, seed=1)
-    wanted = gradients(layer, x, dy)
-    layer.zero_grad(set_to_none=True)
-    x = x.requires_grad_()
-    y = layer(x)
-    on_host.products.clear()
-    _, groups = stage_backward_input([y], [dy], [x], layer.parameters())
-    assert same(x.grad, wanted[1]) and len(on_host.products) == 2
-    del y
-    stage_backward_weight(layer.parameters(), groups)
-    assert all(same(p.grad, one) for p, one in zip(layer.parameters(), wanted[2:])) and len(on_host.products) == 4
+    in_two_walks(on_host, feed_forward(), real(130, WIDTH), real(130, WIDTH, seed=1))
 
 
 @pytest.mark.parametrize("tokens", [0, 1, 128, 130])
@@ -205,7 +186,7 @@ def test_state_of_the_layers(on_host):  # noqa: F811
     torch.nn.init.zeros_(other.down.weight)
     other.load_state_dict(state)
     x, dy = real(5, WIDTH), real(5, WIDTH, seed=1)
-    assert all(same(one, two) for one, two in zip(gradients(layer, x, dy), gradients(pickle.loads(pickle.dumps(other)), x, dy)))
+    assert all(same(one, two) for one, two in zip(gradients_of(layer, x, dy), gradients_of(pickle.loads(pickle.dumps(other)), x, dy)))
 
 
 class Adapted(st.nn.Linear):
@@ -241,11 +222,11 @@ def test_fsdp_shards_it_as_one(on_host):  # noqa: F811
     try:
         x, dy = real(130, WIDTH), real(130, WIDTH, seed=1)
         layer = feed_forward(dtype=FP32)
-        wanted = gradients(copy.deepcopy(layer).to(BF16), x, dy)
+        wanted = gradients_of(copy.deepcopy(layer).to(BF16), x, dy)
         mesh = dist.init_device_mesh("cpu", (1,))
         other = copy.deepcopy(layer)
         fsdp.fully_shard(layer, mesh=mesh, mp_policy=fsdp.MixedPrecisionPolicy(param_dtype=BF16, reduce_dtype=FP32))
-        made = [one.to_local() if hasattr(one, "to_local") else one for one in gradients(layer, x, dy)]
+        made = [one.to_local() if hasattr(one, "to_local") else one for one in gradients_of(layer, x, dy)]
         assert all(torch.equal(one.to(BF16), wide) for one, wide in zip(made, wanted))
         fsdp.fully_shard(other.down, mesh=mesh)
         with pytest.raises(sluice.InvalidArgument, match="shard, compile or checkpoint the FeedForward"):

@@ -10,11 +10,10 @@ torch = pytest.importorskip("torch")
 
 import sluice  # noqa: E402
 import sluice.torch as st  # noqa: E402
-from fp8_on_host import ALL, BF16, FP32, converted, gradients_of, layer_of, model_of, on_host, real, same, step  # noqa: E402, F401
+from fp8_on_host import ALL, BF16, FP32, converted, gradients_of, in_two_walks, layer_of, model_of, on_host, real, same, step  # noqa: E402, F401
 from sluice.torch import fp8_linear  # noqa: E402
 from sluice.torch._fp8_recipes import training_recipe  # noqa: E402
 from sluice.torch.nn import fp8_training_pays  # noqa: E402
-from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight  # noqa: E402
 
 
 # ---- weights that stay cast
@@ -200,17 +199,7 @@ def test_fsdp_gathers_in_16_bits(on_host, reshard):  # noqa: F811
 
 @ALL
 def test_torchs_split_backward(on_host, recipe, weight_gradient):  # noqa: F811
-    model, x, dy = converted(recipe, weight_gradient), real(130, 128), real(130, 64, seed=1)
-    wanted = gradients_of(model, x, dy)
-    model.zero_grad(set_to_none=True)
-    x = x.requires_grad_()
-    y = model(x)
-    on_host.products.clear()
-    _, groups = stage_backward_input([y], [dy], [x], model.parameters())
-    assert same(x.grad, wanted[1]) and len(on_host.products) == 2
-    del y
-    stage_backward_weight(model.parameters(), groups)
-    assert all(same(p.grad, one) for p, one in zip(model.parameters(), wanted[2:])) and len(on_host.products) == 4
+    in_two_walks(on_host, converted(recipe, weight_gradient), real(130, 128), real(130, 64, seed=1))
 
 
 @pytest.mark.parametrize("make", [lambda: real(64, 32).t(), lambda: real(32, 80)[:, 3:67], lambda: real(32, 128)[:, ::2]])

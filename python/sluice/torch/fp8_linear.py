@@ -370,9 +370,9 @@ class Fp8LinearFunction(torch.autograd.Function):
     Saved for the backward are the weight itself, and either the input's columns in FP8 or the input. ``weight.main_grad`` is as for
     ``LinearFunction``.
 
-    With ``call.makes_gate_up`` the output is saved, too. The first result stands for ``silu(gate) * up``: it has its shape and no memory of its own, and its gradient
-    comes back for it. The second result is the output, gate and up. Passed as ``gate_up`` with the first as ``input``, the next linear
-    multiplies what they stand for.
+    With ``call.makes_gate_up`` the output is saved, too. The first result stands for ``silu(gate) * up``: it has its shape and no memory of its
+    own, and its gradient comes back for it. The second result is the output, gate and up. Passed as ``gate_up`` with the first as ``input``, the
+    next linear multiplies what they stand for.
     """
 
     @staticmethod

@@ -41,10 +41,13 @@ CONVERTED = (Linear, LinearPacked, SluiceConvolution)
 def prepare_rows(model: torch.nn.Module, rows: Rows, dtype: Optional[torch.dtype] = None) -> int:
     """Calls ``prepare(rows, dtype)`` of every sluice layer of a model, once for layers with equal problems. Returns the
     number of different problems; each has at most 12 kernels of its own."""
-    seen = set()
+    seen, cast = set(), set()
     for module in model.modules():
         if isinstance(module, FeedForward):
-            module.prepare_casts(dtype)
+            kind = (module.gate_up.recipe, module.down.recipe, module.gate_up._input_type(dtype), module.gate_up.weight.device)
+            if kind not in cast:
+                cast.add(kind)
+                module.prepare_casts(dtype)
         if not isinstance(module, (Linear, LinearPacked)):
             continue
         key = (module.problem(1, dtype), gpu_of(module.stored_weight))

@@ -13,6 +13,24 @@
 
 namespace sluice {
 
+/// The scales of some k-tiles, a power of two up to 4, from one that is a multiple of kCount on.
+template <int kCount>
+struct alignas(4 * kCount) ScaleRun {
+  float values[kCount];
+
+  /// Selects without an index: a variable index would put the run in local memory.
+  SLUICE_DEVICE float at(int k_tile) const {
+    if constexpr (kCount == 1) {
+      return values[0];
+    } else {
+      const float low = k_tile % 2 == 0 ? values[0] : values[1];
+      if constexpr (kCount == 2) return low;
+      const float high = k_tile % 2 == 0 ? values[kCount - 2] : values[kCount - 1];
+      return k_tile % kCount < 2 ? low : high;
+    }
+  }
+};
+
 /// One of the kScaleWarps warps that copy: each has an equal share of the rows, and all lanes take part. TMA
 /// cannot copy scales, because a row of them need not be a multiple of 16 bytes. cp.async would copy word by
 /// word and take shared memory bandwidth from the tensor cores (docs/findings/promotion.md). So plain loads
@@ -56,18 +74,16 @@ class ScaleLoader {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < kRowsPerLane; ++i)
-      ptx::store_shared(slot + 4 * (first_row_ + 32 * i), pick(runs_[i], k_tile));
+      ptx::store_shared(slot + 4 * (first_row_ + 32 * i), runs_[i].at(k_tile));
     if (lane < scale_parts(kConfig))
-      ptx::store_shared(slot + 4 * (kConfig.tile.m + lane), pick(runs_[kRowsPerLane], k_tile));
+      ptx::store_shared(slot + 4 * (kConfig.tile.m + lane), runs_[kRowsPerLane].at(k_tile));
   }
 
  private:
   static constexpr int kRowsPerLane = kConfig.tile.m / kScaleWarps / 32;
   static constexpr int kSources = kRowsPerLane + 1;  // rows of a lane, plus one part of the columns
   static constexpr int kRun = 4;                     // k-tiles per load: 16 bytes
-  struct alignas(16) Run {
-    float values[kRun];
-  };
+  using Run = ScaleRun<kRun>;
 
   /// Finds the lane's rows in the matrix of scales by columns: the batch's, or with counts the group's.
   /// Scales outside are zeros: there is no register for a pointer to each row.
@@ -114,13 +130,6 @@ class ScaleLoader {
           if (first + j < k_blocks_) runs_[i].values[j] = sources_[i][first + j];
     }
   }
-  /// Selects without an index: a variable index would put the run in local memory.
-  static SLUICE_DEVICE float pick(const Run& run, int k_tile) {
-    const float low = k_tile % 2 == 0 ? run.values[0] : run.values[1];
-    const float high = k_tile % 2 == 0 ? run.values[2] : run.values[3];
-    return k_tile % kRun < 2 ? low : high;
-  }
-
   const float* sources_[kSources];
   // With scale_a_columns, whose first source is that of the lane's first row.
   i64 column_ld_;
@@ -154,12 +163,11 @@ class ColumnScaleLoader {
   SLUICE_DEVICE void write(u32 slot, int k_tile) const {
 #pragma unroll
     for (int i = 0; i < kRowsPerLane; ++i)
-      ptx::store_shared(slot + 4 * (own_ + kStep * i), pick(runs_[i], k_tile));
+      ptx::store_shared(slot + 4 * (own_ + kStep * i), runs_[i].at(k_tile));
 #pragma unroll
     for (int i = 0; i < kColumnsPerLane; ++i)
       if ((i + 1) * kStep <= kConfig.tile.n || own_ + kStep * i < kConfig.tile.n)
-        ptx::store_shared(slot + 4 * (kConfig.tile.m + own_ + kStep * i),
-                          pick(runs_[kRowsPerLane + i], k_tile));
+        ptx::store_shared(slot + 4 * (kConfig.tile.m + own_ + kStep * i), runs_[kRowsPerLane + i].at(k_tile));
   }
 
  private:
@@ -170,9 +178,7 @@ class ColumnScaleLoader {
   /// k-tiles per load: as many as 40 registers have room for. On the widest tiles that is one, whose products
   /// take longer than a load. A cluster along k takes a register more.
   static constexpr int kRun = kHeld <= 2 ? 4 : kHeld <= (kConfig.cluster.k > 1 ? 4 : 5) ? 2 : 1;
-  struct Run {
-    float values[kRun];
-  };
+  using Run = ScaleRun<kRun>;
 
   SLUICE_DEVICE static i64 row_pitch(const GemmParams& params) {
     return static_cast<const FactoredParams&>(params).scale_a_ld;
@@ -190,17 +196,6 @@ class ColumnScaleLoader {
 #pragma unroll
       for (int i = 0; i < kColumnsPerLane; ++i)
         if (kStep * i < columns_left_) runs_[kRowsPerLane + i].values[j] = of_columns[kStep * i];
-    }
-  }
-  /// Selects without an index: a variable index would put the run in local memory.
-  SLUICE_DEVICE static float pick(const Run& run, int k_tile) {
-    if constexpr (kRun == 1) {
-      return run.values[0];
-    } else {
-      const float low = k_tile % 2 == 0 ? run.values[0] : run.values[1];
-      if constexpr (kRun == 2) return low;
-      const float high = k_tile % 2 == 0 ? run.values[kRun - 2] : run.values[kRun - 1];
-      return k_tile % kRun < 2 ? low : high;
     }
   }
 
